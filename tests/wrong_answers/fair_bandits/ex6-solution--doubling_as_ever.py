@@ -1,0 +1,9 @@
+def regret_of_growth(instance, horizon, growth, communication, n_seeds, rng):
+    """Return the mean regret of DFE with epochs of length growth**p."""
+    algorithm = fb.DFE(growth=growth, communication=communication)
+    return float(algorithm.simulate(instance, horizon, n_seeds, rng).final.mean())
+
+
+def choose_growth(num_players, num_arms, horizon, min_gap):
+    """Take what everybody takes."""
+    return 2.0
