@@ -42,7 +42,7 @@ test: .venv/.test  ## run every check: style, imports, units, notebooks, HTML, b
 	@echo "1/6 style";     $(BIN)/ruff check --quiet . && $(BIN)/ruff format --check --quiet .
 	@echo "2/6 imports";   $(BIN)/lint-imports --no-cache | tail -n 3
 	@echo "3/6 units";     $(PYTEST) tests --ignore tests/browser
-	@echo "4/6 notebooks"; TQDM_DISABLE=1 $(PYTEST) --nbval --nbval-sanitize-with tests/sanitise.cfg --nbval-cell-timeout 300 book --dist loadfile
+	@echo "4/6 notebooks"; PYTHONPATH=tests/closed_network TQDM_DISABLE=1 $(PYTEST) --nbval --nbval-sanitize-with tests/sanitise.cfg --nbval-cell-timeout 300 book --dist loadfile
 	@echo "5/6 HTML";      $(JB) --quiet --all -W --keep-going >/dev/null
 	@echo "6/6 browser";   $(PY) -m pytest --quiet tests/browser
 	@echo "All checks passed."

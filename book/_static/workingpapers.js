@@ -131,8 +131,10 @@
     }
   }
 
+  let started = false;
   function start() {
-    nameControls();
+    if (started) return;
+    started = true;
     const figures = new Map();
     for (const root of document.querySelectorAll(".wp-figure")) {
       const figure = new Figure(root);
@@ -153,6 +155,10 @@
     window.addEventListener("beforeprint", () => figures.forEach((figure) => figure.draw()));
   }
 
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
-  else start();
+  /* templates.js, which comes after plotly.js, sends the first of these before MathJax begins. */
+  window.addEventListener("workingpapers", start);
+  document.addEventListener("DOMContentLoaded", () => {
+    nameControls();
+    start();
+  });
 })();

@@ -49,6 +49,10 @@ def outside(address: str) -> bool:
     return bool(urlsplit(address).netloc) or address.startswith("//")
 
 
+def test_page_with_its_data_is_at_most_three_megabytes(page):
+    assert page.stat().st_size <= 3_000_000
+
+
 def test_nothing_is_loaded_from_outside(page):
     assert [address for address in addresses(page).loads if outside(address)] == []
 

@@ -66,8 +66,9 @@ def confidence_radius(
 def failure_probability(num_players: int, num_arms: int, horizon: int, c: float = 4.0) -> float:
     """Bound the probability that any confidence interval ever misses its mean.
 
-    There are N K pairs, and at most log2(T + 1) epochs fit into T rounds (epoch p takes 2^p
-    rounds or more), each with one check a pair that fails with probability 2 T^(-c/2).
+    How often a pair was seen when it is checked depends on the rewards, because the covers do. So
+    the interval must hold for all its first n rewards, n = 1..T: each fails with probability
+    2 T^(-c/2), and there are N K pairs.
 
     Parameters
     ----------
@@ -79,7 +80,7 @@ def failure_probability(num_players: int, num_arms: int, horizon: int, c: float 
     Returns
     -------
     float
-        ``min(1, 2 N K log2(T + 1) T^(-c/2))``.
+        ``min(1, 2 N K T^(1 - c/2))``.
 
     Raises
     ------
@@ -87,8 +88,8 @@ def failure_probability(num_players: int, num_arms: int, horizon: int, c: float 
         If an argument is out of its range.
     """
     pairs = check_integer("num_players", num_players) * check_integer("num_arms", num_arms)
-    epochs = math.log2(check_integer("horizon", horizon) + 1)
-    return min(1.0, 2 * pairs * epochs * horizon ** (-check_positive("c", c) / 2))
+    horizon = check_integer("horizon", horizon)
+    return min(1.0, 2 * pairs * horizon ** (1 - check_positive("c", c) / 2))
 
 
 def cover_bound(num_players: int, num_arms: int) -> int:
@@ -162,7 +163,7 @@ def upper_bound(instance: MaxMinInstance, horizon: int, c: float = 4.0) -> float
                   + T D failure_probability
 
     where D is the largest gap (gamma* if some mean is 0). For small Delta the large term is
-    77.3 c sigma^2 L ln T / Delta; the last one vanishes for c > 2.
+    77.3 c sigma^2 L ln T / Delta; the last one is at most 2 N K D for c = 4.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ def matching_graph(
         figure.add_scatter(
             x=[x] * count,
             y=[_place(node, count) for node in range(count)],
-            mode="markers+text",
+            mode="markers+text" if height <= 11 else "markers",
             marker={"size": 14, "color": COLOURS[colour]},
             text=[f"{name} {node + 1}" for node in range(count)],
             textposition="middle left" if x == 0 else "middle right",

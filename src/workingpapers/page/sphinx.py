@@ -63,7 +63,7 @@ def _load_scripts(app, page, template, context, doctree) -> None:
     scripts[:] = [script for script in scripts if not _is_thebe(script)]
     if "wp-data" in context.get("body", ""):
         for name in ("plotly.min.js", "templates.js"):
-            app.add_js_file(name, loading_method="defer")
+            app.add_js_file(name, loading_method="defer", priority=200)  # before MathJax
 
 
 def _is_thebe(script) -> bool:
@@ -92,7 +92,8 @@ def _write_assets(app, error) -> None:
         Path(plotly.__file__).parent / "package_data" / "plotly.min.js", static / "plotly.min.js"
     )
     templates = {theme: plotly_template(theme).to_plotly_json() for theme in ("light", "dark")}
-    (static / "templates.js").write_text(f"window.workingPapers={json.dumps(templates)};\n")
+    ready = 'window.dispatchEvent(new Event("workingpapers"))'
+    (static / "templates.js").write_text(f"window.workingPapers={json.dumps(templates)};{ready};\n")
     if address := repository_url(Path(app.srcdir)):
         _write_hosted(Path(app.srcdir), Path(app.outdir) / "notebooks", address)
 

@@ -45,24 +45,29 @@ def claims_table(results: Results) -> Shown:
         {
             "claim": claim["sentence"],
             "in the paper": claim["paper"],
-            "measured": f"{claim['value']:.4g}",
-            "95% interval": f"[{claim['low']:.4g}, {claim['high']:.4g}]",
-            "runs": claim["n"],
+            "measured": _measured(claim),
             "needed": claim["threshold"],
             "verdict": "holds" if claim["holds"] else "does not hold",
         }
         for claim in results.claims
     ]
-    made = f"Scale: {results.scale}. Made by: {results.command}"
+    made = f"Measured with 95% intervals by: {results.command}"
     return table(pd.DataFrame(rows), caption=made)
 
 
+def _measured(claim: dict) -> str:
+    figure = f"{claim['value']:.4g} [{claim['low']:.4g}, {claim['high']:.4g}]"
+    return f"{figure}\n{claim['metric']}, n = {claim['n']}"
+
+
 def _cell(value) -> str:
-    return html.escape(str(value))
+    return html.escape(str(value)).replace("\n", "<br>")
 
 
 def _data_cell(value) -> str:
     text = _cell(value)
+    if "<br>" in text:
+        return f"<td>{text}</td>"
     number = text.replace(",", "").replace("−", "-").split(" ")[0].rstrip("%×")
     try:
         float(number)
