@@ -19,7 +19,7 @@ from workingpapers.page.sphinx import repository_url
 
 ROOT = Path(__file__).parents[1]
 BOOK = ROOT / "book"
-NOTEBOOKS = sorted(BOOK.rglob("*.ipynb"))
+NOTEBOOKS = sorted([*BOOK.glob("*.ipynb"), *BOOK.glob("exercises/*.ipynb")])
 PAPERS = project.papers()
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -112,7 +112,7 @@ def test_import_contracts_name_every_paper():
 def test_table_of_contents_is_the_book():
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     listed = {toc["root"], *re.findall(r"file: (\S+)", (ROOT / "_toc.yml").read_text())}
-    pages = [p for p in BOOK.rglob("*") if p.suffix in (".md", ".ipynb") and "_" not in p.parts]
+    pages = [*NOTEBOOKS, *BOOK.glob("*.md")]
     assert listed == {str(p.relative_to(BOOK).with_suffix("")) for p in pages}
 
 

@@ -199,7 +199,8 @@ def test_every_command_is_in_the_list_above():
         (["list", "extra"], ["extra"]),
         (["open"], ["CH"]),
         (["open", "tosing"], ["did you mean 'tossing'"]),
-        (["execute", ""], ["there is: tossing, an_urn"]),
+        (["execute", ""], ["no notebook is called ''"]),
+        (["execute", "an_urn"], ["no notebook is called 'an_urn'; there is: tossing"]),
         (["reproduce", "control"], ["there is: tossing, an_urn"]),
         (["reproduce", "../tossing"], ["there is"]),
         (["reproduce", "tossing", "--scale", "huge"], ["laptop", "paper"]),
@@ -242,7 +243,6 @@ def test_wrong_use_is_one_line_code_2_and_writes_nothing(checkout, arguments, wo
     ("arguments", "words"),
     [
         (["open", "tossing"], ["make book"]),
-        (["execute", "an_urn"], ["an_urn has no notebook"]),
         (["reproduce", "an_urn"], ["no claims to measure"]),
         (["reproduce", "tossing", "--scale", "paper"], ["laptop"]),
         (["reproduce", "tossing", "--device", "cuda"], ["cpu"]),
@@ -262,8 +262,9 @@ def test_a_failure_is_one_line_code_1_and_writes_nothing(
 def test_commands_without_a_checkout_say_so(checkout, monkeypatch):
     (checkout / "_toc.yml").unlink()
     monkeypatch.chdir(checkout)
-    for arguments in (["list"], ["check"], ["open", "tossing"], ["reproduce", "tossing"]):
+    for arguments in (["check"], ["open", "tossing"], ["reproduce", "tossing"]):
         assert_fails(run(*arguments), 1, "needs a checkout")
+    assert "Tossing a coin" in run("list").stdout
 
 
 def test_ctrl_c_is_code_130(checkout, monkeypatch):
@@ -289,11 +290,10 @@ def test_the_installed_command():
     assert "did you mean 'fair_bandits'" in wrong.stderr
 
 
-def test_list_says_which_parts_there_are(checkout):
+def test_list_names_the_chapters_in_reading_order(checkout):
     head, *rows = run("list").stdout.splitlines()
-    assert head.split() == ["chapter", "title", "parts"]
-    assert rows[0] == "tossing  Tossing a coin       package benchmark chapter"
-    assert rows[1].endswith("  Drawing from an urn  package")
+    assert head.split() == ["chapter", "title"]
+    assert rows == ["tossing  Tossing a coin", "an_urn   Drawing from an urn"]
 
 
 def test_open_shows_the_built_page(checkout, monkeypatch):
@@ -358,9 +358,9 @@ def test_data_list_and_path(monkeypatch, tmp_path):
     shown = run("data", "list").stdout
     for entry in data.list_datasets():
         assert entry.name in shown and entry.licence in shown and entry.source in shown
-    alone = dataclasses.replace(data.get("etth1"), offline=None)
-    monkeypatch.setattr(data.registry, "DATASETS", (alone,))
-    assert "without it" in shown and "without it" not in run("data", "list").stdout
+    replaceable = dataclasses.replace(data.get("etth1"), offline="a generator of ours")
+    monkeypatch.setattr(data.registry, "DATASETS", (replaceable,))
+    assert "without it" not in shown and "a generator of ours" in run("data", "list").stdout
     file = tmp_path / "file.csv"
     monkeypatch.setattr(data, "path", lambda name: file)
     assert run("data", "path", "etth1").stdout == f"{file}\n"

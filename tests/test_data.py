@@ -9,12 +9,15 @@ import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
 from workingpapers import data
+from workingpapers.data import cache as cache_module
 from workingpapers.data import download, registry
 
 CONTENT = bytes(range(256)) * 2000  # 512,000 bytes: several chunks
@@ -29,6 +32,7 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.manner = "right"
+        self.location = "http://example.org/etth1.csv"
         self.ranges, self.sent = [], []
         self.released = threading.Event()
 
@@ -92,11 +96,49 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def unsatisfiable(self):
         self._answer(416, b"", 0)
 
+    def empty(self):
+        self._answer(204, b"")
+
+    def login_page(self):
+        self._answer(200, b"<html>Who are you?</html>")
+
+    def long_login_page(self):
+        self._answer(200, b"<html>Who are you?</html>" * len(CONTENT))
+
+    def rangeless(self):
+        self._answer(206, CONTENT[self._offset() :])
+
+    def too_short_a_range(self):
+        self._answer(206, b"\7" * 9, 9, Content_Range=f"bytes {HALF}-{HALF + 8}/{len(CONTENT)}")
+
+    def too_long_a_range(self):
+        self._partial_without_length(b"\7" * len(CONTENT))
+
+    def odd_length(self):
+        self._answer(200, CONTENT, "many")
+
+    def trickle(self):
+        self._partial_without_length(b"")
+        for start in range(self._offset(), len(CONTENT), 1 << 15):
+            self.wfile.write(CONTENT[start : start + (1 << 15)])
+            time.sleep(0.01)
+
+    def thief(self):
+        self.server.part.unlink()
+        if self.server.left is not None:
+            self.server.part.write_bytes(self.server.left)
+        self.right()
+
+    def _partial_without_length(self, body):
+        start = self._offset()
+        last = f"bytes {start}-{len(CONTENT) - 1}/{len(CONTENT)}"
+        self._answer(206, body, Content_Range=last)
+
     def missing(self):
         self._answer(404, b"no such page", 12)
 
     def elsewhere(self):
-        self._answer(302, b"", 0, Location="http://example.org/etth1.csv")
+        self._answer(302, b"", 0, Location=self.server.location)
 
     def round_the_corner(self):
         self.server.manner = "right"
@@ -201,22 +243,124 @@ def test_a_part_that_is_too_long_is_begun_anew(server, cache):
     assert fetch().read_bytes() == CONTENT
 
 
-def test_a_part_with_wrong_bytes_is_not_kept(server, cache):
+@pytest.mark.parametrize("length", [1, HALF, len(CONTENT)])
+def test_a_part_with_wrong_bytes_is_replaced_at_once(server, cache, length):
+    cache.mkdir()
+    (cache / ".numbers.bin.part").write_bytes(b"\x07" * length)
+    assert fetch().read_bytes() == CONTENT
+    assert server.ranges[-1] == "bytes=0-"
+    assert held(cache) == {"numbers.bin": len(CONTENT)}
+
+
+def test_a_wrong_part_and_a_wrong_file_leave_nothing(server, cache):
     cache.mkdir()
     (cache / ".numbers.bin.part").write_bytes(b"\x07" * HALF)
+    server.manner = "wrong"
     with pytest.raises(ValueError, match="sha256"):
         fetch()
-    assert held(cache) == {}
+    assert held(cache) == {} and server.ranges == [f"bytes={HALF}-", "bytes=0-"]
+
+
+@pytest.mark.parametrize(
+    "manner",
+    [
+        "empty",
+        "login_page",
+        "long_login_page",
+        "rangeless",
+        "too_short_a_range",
+        "too_long_a_range",
+        "odd_length",
+        "cut_off_unannounced",
+        "longer",
+        "shifted",
+        "unsatisfiable",
+        "missing",
+        "elsewhere",
+    ],
+)
+def test_no_answer_spoils_a_good_part(server, cache, manner):
+    cache.mkdir()
+    part = cache / ".numbers.bin.part"
+    part.write_bytes(CONTENT[:HALF])
+    server.manner = manner
+    with pytest.raises((ConnectionError, ValueError)):
+        fetch()
+    assert held(cache) == {part.name: HALF} and part.read_bytes() == CONTENT[:HALF]
+    server.manner = "right"
     assert fetch().read_bytes() == CONTENT
+    assert server.ranges[-1] == f"bytes={HALF}-" and server.sent[-1] == len(CONTENT) - HALF
+
+
+@pytest.mark.parametrize("have", [0, HALF])
+@pytest.mark.parametrize("manner", ["trickle", "no_length"])
+def test_fetches_at_once_do_not_disturb_each_other(server, cache, have, manner):
+    if have:
+        cache.mkdir()
+        (cache / ".numbers.bin.part").write_bytes(CONTENT[:have])
+    server.manner = manner
+
+    def after(delay):
+        time.sleep(delay)
+        return fetch().read_bytes()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(got == CONTENT for got in pool.map(after, (0, 0, 0.05, 0.1)))
+    assert held(cache) == {"numbers.bin": len(CONTENT)}
+
+
+@pytest.mark.parametrize("error", [None, FileNotFoundError(), requests.ConnectionError()])
+def test_a_fetch_may_be_overtaken(server, cache, monkeypatch, error):
+    def overtaken(url, part, size, progress):
+        (cache / "numbers.bin").write_bytes(CONTENT)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(cache_module, "download", overtaken)
+    assert fetch().read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("left", [None, b"", CONTENT[: HALF - 1]])
+def test_a_part_that_was_taken_away_is_not_written_with_a_hole(server, cache, left):
+    cache.mkdir()
+    server.left = left
+    server.part = cache / ".numbers.bin.part"
+    server.part.write_bytes(CONTENT[:HALF])
+    server.manner = "thief"
+    with pytest.raises(ConnectionError, match="the transfer failed"):
+        fetch()
+    assert held(cache) == ({} if left is None else {server.part.name: len(left)})
+    server.manner = "right"
+    assert fetch().read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("target", ["precious.txt", "absent.txt"])
+def test_a_link_in_the_place_of_the_part_is_never_written_through(server, cache, tmp_path, target):
+    cache.mkdir()
+    (tmp_path / "precious.txt").write_text("mine")
+    (cache / ".numbers.bin.part").symlink_to(tmp_path / target)
+    assert fetch().read_bytes() == CONTENT
+    assert (tmp_path / "precious.txt").read_text() == "mine"
+    assert not (tmp_path / "absent.txt").exists() and not (cache / "numbers.bin").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["numbers.bin", ".numbers.bin.part"])
+def test_a_folder_in_the_way_is_named_before_any_transfer(server, cache, name):
+    (cache / name).mkdir(parents=True)
+    with pytest.raises(FileExistsError, match=f"{name} is a folder"):
+        fetch()
+    assert server.ranges == []
 
 
 @pytest.mark.parametrize(
     ("manner", "message"),
     [
-        ("longer", f"has {len(CONTENT) + 1} bytes, not {len(CONTENT)}"),
+        ("longer", f"has {len(CONTENT) + 1} bytes after 0, not {len(CONTENT)}"),
         ("endless", "more than"),
         ("shifted", "another range"),
         ("unsatisfiable", "has no byte after"),
+        ("odd_length", "has many bytes"),
+        ("rangeless", "another range than bytes 0-: ''"),
     ],
 )
 def test_a_file_of_another_size_is_refused_and_nothing_is_kept(server, cache, manner, message):
@@ -252,11 +396,37 @@ def test_a_server_that_is_not_there(server, cache, monkeypatch):
     assert held(cache) == {}
 
 
-def test_a_redirect_to_plain_http_is_refused(server, cache):
-    server.manner = "elsewhere"
-    with pytest.raises(ValueError, match=r"http://example\.org/etth1\.csv is refused"):
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://example.org/etth1.csv",
+        "ftp://example.org/etth1.csv",
+        "file:///etc/hostname",
+        "https://[::1/etth1.csv",
+        "https://example.org:port/etth1.csv",
+        "https://",
+    ],
+)
+def test_a_redirect_to_an_address_that_is_not_https_is_refused(server, cache, location):
+    server.manner, server.location = "elsewhere", location
+    with pytest.raises(ValueError):
         fetch()
     assert held(cache) == {}
+
+
+def test_an_address_that_requests_refuses(server, monkeypatch):
+    starred = dataclasses.replace(data.get("numbers"), url="https://*.example.org/numbers.bin")
+    monkeypatch.setattr(registry, "DATASETS", (starred,))
+    with pytest.raises(ValueError, match=r"numbers: .*invalid label"):
+        fetch()
+
+
+def test_only_what_begins_on_this_machine_may_lead_to_it():
+    request = requests.Request("GET", "http://127.0.0.1:1/numbers.bin").prepare()
+    with pytest.raises(ValueError, match=r"http://127\.0\.0\.1:1/numbers\.bin is refused"):
+        download._Guard("https://example.org/numbers.bin").send(request)
+    with pytest.raises(requests.ConnectionError):
+        download._Guard("http://localhost:1/numbers.bin").send(request, timeout=5)
 
 
 def test_an_interrupted_process_leaves_only_the_part(server, cache, tmp_path):
@@ -379,6 +549,20 @@ def test_a_name_is_a_string(name):
         ("url", "file:///a.csv"),
         ("url", "https:///a.csv"),
         ("url", "a.csv"),
+        ("url", "http://example.org\\@localhost/a.csv"),
+        ("url", "https://example.org/a b.csv"),
+        ("url", "https://example.org/a.csv\n"),
+        ("url", "https://[example.org/a.csv"),
+        ("url", "https://example.org:port/a.csv"),
+        ("name", None),
+        ("title", 1),
+        ("source", None),
+        ("licence", b"CC0"),
+        ("url", None),
+        ("sha256", 64 * [1]),
+        ("filename", None),
+        ("offline", 1),
+        ("offline", " "),
         ("sha256", "f18d"),
         ("sha256", "G" * 64),
         ("sha256", "A" * 64),

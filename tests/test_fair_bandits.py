@@ -1,7 +1,10 @@
 """The fair-bandit package against brute force, closed forms, naive loops and the theory."""
 
+import copy
 import itertools
 import math
+import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -44,6 +47,7 @@ from workingpapers.fair_bandits import (
     simulate_round_by_round,
     upper_bound,
 )
+from workingpapers.fair_bandits.arguments import check_positive
 from workingpapers.fair_bandits.communication import (
     StartUp,
     code_length,
@@ -55,6 +59,7 @@ from workingpapers.fair_bandits.communication import (
     musical_chairs_length,
     start_up,
 )
+from workingpapers.fair_bandits.instances import Run, collect
 
 COVERS = ["structured", "pairwise", "greedy"]
 ALGORITHMS = [
@@ -273,8 +278,35 @@ def test_an_instance_keeps_its_own_means():
     instance = MaxMinInstance(means)
     means[0, 0] = 0.0
     assert instance.gamma_star == 0.5
-    with pytest.raises(ValueError, match="read-only"):
-        instance.means[0, 0] = 1.0
+    for same in (instance, copy.deepcopy(instance), pickle.loads(pickle.dumps(instance))):
+        with pytest.raises(ValueError, match="read-only"):
+            same.means[0, 0] = 1.0
+        assert (same.means == [[0.5, 0.2]]).all()
+        assert (same.noise, same.sigma) == ("gaussian", 1.0)
+
+
+@pytest.mark.parametrize("scale", [2.0**-90, 2.0**-40, 2.0**40, 2.0**900])
+def test_gaps_grow_with_the_scale_of_the_means(scale):
+    assert MaxMinInstance(MU10 * scale).min_gap == MaxMinInstance(MU10).min_gap * scale
+    nearly = np.array([[0.1 + 0.2, 0.3, 0.1]])  # the first two differ by rounding only
+    assert MaxMinInstance(nearly * scale).min_gap == pytest.approx(0.2 * scale)
+
+
+def test_the_hard_instance_has_the_gap_that_it_is_asked_for():
+    for delta in (2e-12, 1e-9, 0.1, np.nextafter(0.5, 0)):
+        assert hard_instance(1, 1, delta, 2).min_gap == pytest.approx(delta, rel=1e-3)
+
+
+def test_choices_of_any_integer_dtype_cost_the_same():
+    arms = [[0, 1, 2], [0, 0, 2]]
+    for dtype in (np.int8, np.uint8, np.int32, np.uint64):
+        assert (THREE.regret(np.array(arms, dtype)) == THREE.regret(arms)).all()
+        pulls, rng = np.full((3, 3), 100, dtype), np.random.default_rng(0)
+        sums = THREE.reward_sums(pulls.astype(int), np.random.default_rng(0))
+        assert (THREE.reward_sums(pulls, rng) == sums).all()
+        step = Environment(THREE, np.random.default_rng(0)).step(np.array(arms[1], dtype))
+        assert step[1].tolist() == [True, True, False]
+    assert THREE.regret(np.empty((0, 3), int)).shape == (0,)
 
 
 def test_no_gap_is_an_infinite_gap():
@@ -479,6 +511,65 @@ def test_losing_everything_is_a_failure_that_keeps_the_pairs():
     assert runs.failures.sum() > 0
 
 
+LONGEST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        *(a for a in ALGORITHMS if not isinstance(a, MyFairBandit | UniformPlay)),  # slow ones
+        MyFairBandit(c1=50, c2=50),
+        *(DFE(growth=growth) for growth in (1.7, 3e9, 1e19, 1e308)),
+        DFE(growth=1e10, communication="collision"),
+        DFE(tol=0.5),
+        ExploreThenCommit(m=LONGEST),
+        LeshemAuction(exploration=1e308),
+    ],
+)
+def test_the_longest_horizon_is_played_to_the_end(algorithm):
+    for instance in (DYADIC, hard_instance(1, 1, 0.2, 3)):
+        result = algorithm.simulate(instance, LONGEST, 1, 0)
+        assert result.horizon == LONGEST
+        assert (np.diff(result.times) >= 0).all()
+        assert (np.diff(result.cum_regret) >= 0).all()
+        assert result.final <= LONGEST * instance.gamma_star
+
+
+@pytest.mark.parametrize("growth", [2.0, 7.0, 1e10, 1e200, 1e308])
+@pytest.mark.parametrize("horizon", [30, 1000, 2**40, LONGEST])
+def test_an_epoch_holds_every_matching_for_its_block_until_the_horizon(growth, horizon):
+    records = DFE(growth=growth).trace(DYADIC, horizon, 0)
+    for record in records:
+        block = min(math.ceil(int(growth) ** record.epoch), horizon)  # in exact integers
+        assert record.block == pytest.approx(block, rel=1e-12)
+        left = horizon - record.start
+        for held in record.rounds.tolist():
+            assert held == min(record.block, left)
+            left -= held
+    assert records[-1].end == horizon
+
+
+def test_players_outlast_blocks_beyond_all_horizons():
+    algorithm, horizon = DFE(c=0.5, communication="collision", growth=1e300), 2000
+    players = players_of(algorithm, THREE, horizon, np.random.default_rng(1))
+    arms = play(Environment(THREE, np.random.default_rng(0)), players, horizon)
+    first = len(players[0].agreements)
+    assert first == 1
+    assert (arms[players[0].agreements[0].end :] == arms[-1]).all()  # the first matching, held
+    slow = simulate_round_by_round(DFE(growth=1e300), THREE, 200, 1, 0)
+    assert slow.final == pytest.approx(DFE(growth=1e300).simulate(THREE, 200, 1, 0).final, abs=0.3)
+
+
+def test_single_rewards_take_little_memory():
+    algorithm = DFE(draws="rounds", growth=1e6)
+    algorithm.simulate(THREE, 100, 1, 0)
+    tracemalloc.start()
+    algorithm.simulate(MaxMinInstance([[0.5, 0.4]]), 2 * 10**6 + 5, 1, 0)  # two blocks of 8 MB
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20
+
+
 def test_commitment_ends_exploration():
     instance = MaxMinInstance(MU10)
     committed = DFE(tol=0.5).simulate(instance, 200_000, 3, 0)
@@ -605,6 +696,17 @@ def test_code_length_keeps_the_step_small_beside_the_radius(radius):
     length = code_length(radius)
     assert 0.5 / 2**length <= radius / 16 or length == 1
     assert length == 1 or 0.5 / 2 ** (length - 1) > radius / 16
+
+
+def test_codes_stop_at_what_a_float_can_resolve():
+    assert code_length(2.0**-49) == code_length(np.float64(1e-300)) == code_length(5e-324) == 52
+    last = np.array([0.0, 2**52 - 1])
+    assert (encode(decode(last.astype(int), 52), 52) == last).all()
+    for algorithm in (DFE(c=1e-30, communication="collision"), DFE(communication="collision")):
+        instance = MaxMinInstance(THREE.means, sigma=1e-20)
+        result = algorithm.simulate(instance, 50_000, 2, 0)
+        assert (result.failures == 0).all()
+        assert (result.at([40_000, 50_000]) @ [1, -1] == 0).all()  # the optimum, found
 
 
 def test_messages_carry_codes_then_decisions():
@@ -1038,6 +1140,9 @@ def test_curves_are_exact_between_their_corners():
 SQUARE = np.ones((2, 2), dtype=bool)
 FREE, TALKING = DFE(), DFE(communication="collision")
 RNG = np.random.default_rng(0)
+NEGATIVE = MaxMinInstance([[0.5, -0.1]])
+SHORT = Run(np.array([1]), np.array([0.0]))
+DROPPING = Run(np.array([1]), np.array([0.0]), eliminated_in=np.array([[-1]]))
 
 
 @pytest.mark.parametrize(
@@ -1046,8 +1151,18 @@ RNG = np.random.default_rng(0)
         (lambda: MaxMinInstance([0.5, 0.5]), "means must be 2-D"),
         (lambda: MaxMinInstance([[0.5], [0.5]]), "means must be 2-D"),
         (lambda: MaxMinInstance(np.empty((0, 3))), "means must be 2-D"),
-        (lambda: MaxMinInstance([[np.nan, 0.5]]), "means must be finite"),
+        (lambda: MaxMinInstance([[0.5, np.nan]]), r"means must be finite, got nan at \(0, 1\)"),
         (lambda: MaxMinInstance([[np.inf, 0.5]]), "means must be finite"),
+        (lambda: MaxMinInstance([[0.5, 1j]]), "means must be real numbers, got complex128"),
+        (lambda: MaxMinInstance([["0.5", "1"]]), "means must be real numbers, got <U3"),
+        (lambda: MaxMinInstance([[0.5, None]]), "means must be real numbers, got object"),
+        (lambda: MaxMinInstance([[0.5, 1.0], [0.5]]), "means must have rows of one length"),
+        (lambda: MaxMinInstance(np.ma.masked_less([[0.5, 0.1]], 0.2)), "means must not be a mask"),
+        (lambda: MaxMinInstance([[0.5]], noise=["gaussian"]), "noise must be one of"),
+        (lambda: MaxMinInstance([[0.5]], sigma=np.complex128(1)), "sigma must be"),
+        (lambda: MaxMinInstance([[0.5]], sigma=np.timedelta64(1)), "sigma must be"),
+        (lambda: MaxMinInstance([[0.5]], sigma=np.True_), "sigma must be"),
+        (lambda: MaxMinInstance([[0.5]], sigma=10**400), "sigma must be"),
         (lambda: MaxMinInstance([[1.1, 0.5]], noise="bernoulli"), r"must lie in \[0, 1\]"),
         (lambda: MaxMinInstance([[-0.1, 0.5]], noise="bernoulli"), r"must lie in \[0, 1\]"),
         (lambda: MaxMinInstance([[0.5]], noise="cauchy"), "noise must be one of"),
@@ -1059,18 +1174,47 @@ RNG = np.random.default_rng(0)
         (lambda: hard_instance(1, 1.5, 0.1), "b must be an integer >= 1"),
         (lambda: hard_instance(1, 1, 0.5), "delta must lie in"),
         (lambda: hard_instance(1, 1, -0.1), "delta must be"),
+        (lambda: hard_instance(1, 1, 1e-17), "delta must lie in"),
+        (lambda: hard_instance(1, 1, 1e-13), "delta must lie in"),
+        (lambda: hard_instance(np.timedelta64(1), 1, 0.1), "a must be an integer"),
+        (lambda: THREE.regret([0, 1, -1]), r"arms must lie in 0\.\.2, got -1\.\.1"),
+        (lambda: THREE.regret([[0, 1, 2], [0, 1, 3]]), r"arms must lie in 0\.\.2"),
+        (lambda: THREE.regret([0, 1]), "arms must be 3 a round"),
+        (lambda: THREE.regret([[0], [1], [2]]), "arms must be 3 a round"),
+        (lambda: THREE.regret(1), "arms must be 3 a round"),
+        (lambda: THREE.regret([0.0, 1.0, 2.0]), "arms must be integers"),
+        (lambda: THREE.regret([True, False, True]), "arms must be integers"),
+        (lambda: THREE.rewards([0, 1, -1], 1, RNG), "arms must lie in"),
+        (lambda: THREE.rewards([[0, 1, 2]], 1, RNG), r"arms must have shape \(3,\)"),
+        (lambda: THREE.rewards([0, 1, 2], -1, RNG), "rounds must be an integer >= 0"),
+        (lambda: THREE.reward_sums([1, 1, 1], RNG), r"pulls must have shape \(3, 3\)"),
+        (lambda: THREE.reward_sums(-np.eye(3, dtype=int), RNG), "pulls must be integers >= 0"),
+        (lambda: THREE.reward_sums(np.eye(3), RNG), "pulls must be integers, got float64"),
         (lambda: hard_instance(1, 1, 0.1, extra=-1), "extra must be an integer >= 0"),
         (lambda: random_instance(3, 2, 0), "num_arms must be an integer >= 3"),
         (lambda: random_instance(2, 3, -1), "seed must be"),
         (lambda: bottleneck_matching([[np.nan]]), "NaN"),
         (lambda: bottleneck_matching([[0.1], [0.2]]), "weights must be 2-D"),
+        (lambda: bottleneck_matching([["1"]]), "weights must be real numbers"),
+        (lambda: bottleneck_matching(np.ma.array([[1.0]])), "weights must not be a masked"),
         (lambda: allowed_pairs([[1, 0]]), "graph must be boolean"),
+        (lambda: allowed_pairs(np.ma.array(SQUARE)), "graph must not be a masked"),
+        (lambda: eliminate([[1]], [[0.1]], [[0.2]]), "plausible must be boolean"),
+        (lambda: eliminate([[True]], [[math.nan]], [[0.2]]), "lower must not hold NaN, got nan"),
+        (lambda: eliminate([[True]], [[0.1]], [[math.nan]]), "upper must not hold NaN, got nan"),
+        (lambda: eliminate([[True]], [[0.3]], [[0.2]]), "lower must be <= upper"),
+        (lambda: eliminate(SQUARE, [[0.1, 0.2]], SQUARE), r"lower must have shape \(2, 2\)"),
+        (lambda: eliminate(SQUARE, SQUARE, 1.0), r"upper must have shape \(2, 2\), got \(\)"),
         (lambda: has_saturating_matching(np.ones((3, 2), bool)), "graph must be 2-D"),
-        (lambda: forced_matching(SQUARE, 2, 0), "pair"),
-        (lambda: forced_matching(SQUARE, 0, -1), "pair"),
+        (lambda: forced_matching(SQUARE, 2, 0), "player must be an integer >= 0 and <= 1, got 2"),
+        (lambda: forced_matching(SQUARE, 0, -1), "arm must be an integer >= 0 and <= 1, got -1"),
+        (lambda: forced_matching(SQUARE, 0, 0.5), "arm must be an integer"),
+        (lambda: forced_matching(SQUARE, True, 0), "player must be an integer"),
+        (lambda: forced_matching(SQUARE, 0, 0, [[1j, 0], [0, 0]]), "prefer must be real numbers"),
         (lambda: forced_matching(SQUARE, 0, 0, [[1.0, np.nan], [0, 0]]), "prefer"),
         (lambda: forced_matching(SQUARE, 0, 0, [1.0]), "prefer"),
         (lambda: edge_coloring([[1, 0]]), "boolean"),
+        (lambda: edge_coloring(np.ma.array(SQUARE)), "graph must not be a masked"),
         (lambda: edge_coloring(np.ones(3, bool)), "2-D"),
         (lambda: exploration_cover(SQUARE, "smallest"), "mode must be one of"),
         (
@@ -1086,6 +1230,9 @@ RNG = np.random.default_rng(0)
         (lambda: DFE(comm_regret="none"), "comm_regret must be one of"),
         (lambda: DFE(tol=-0.1), "tol must be"),
         (lambda: DFE(tol=0.1, communication="collision"), "tol needs"),
+        (lambda: DFE(tol=False), "tol must be"),
+        (lambda: DFE(c=np.complex128(4)), "c must be"),
+        (lambda: DFE(growth=np.timedelta64(2)), "growth must be"),
         (lambda: DFE(draws="blocks"), "draws must be one of"),
         (lambda: FREE.simulate(THREE, 0, 1, 0), "horizon must be an integer >= 1"),
         (lambda: FREE.simulate(THREE, 1e5, 1, 0), "horizon must be an integer >= 1"),
@@ -1093,11 +1240,34 @@ RNG = np.random.default_rng(0)
         (lambda: FREE.simulate(THREE, math.nan, 1, 0), "horizon must be"),
         (lambda: FREE.simulate(THREE, 10, 0, 0), "n_seeds must be"),
         (lambda: FREE.simulate(THREE, 10, 1, -1), "rng must be an integer >= 0"),
+        (lambda: FREE.simulate(THREE, np.timedelta64(10), 1, 0), "horizon must be an integer"),
+        (lambda: FREE.trace(THREE, 2**63, 0), "horizon must be an integer >= 1 and <= 9223372036"),
+        (lambda: simulate_round_by_round(FREE, THREE, 2**63, 1, 0), "horizon must be an integer"),
+        (lambda: DFEPlayer(TALKING, 3, np.uint64(2**63), 1.0, RNG), "horizon must be an integer"),
+        (lambda: DFEPlayer(TALKING, 3, 1, 1.0, RNG), "horizon must be an integer >= 2"),
+        (lambda: confidence_radius(1, 10**40), "horizon must be an integer"),
+        (lambda: failure_probability(1, 1, 10**400), "horizon must be an integer"),
+        (lambda: elimination_epoch(0.1, 2**63), "horizon must be an integer"),
+        (lambda: upper_bound(THREE, 2**63), "horizon must be an integer"),
+        (lambda: ExploreThenCommit().sweeps(THREE, 2**63), "horizon must be an integer"),
+        (lambda: ExploreThenCommit(m=1).sweeps(THREE, 0), "horizon must be an integer"),
+        (lambda: LeshemAuction().simulate(NEGATIVE, 10, 1, 0), "means must be >= 0 where"),
+        (lambda: MyFairBandit().simulate(NEGATIVE, 10, 1, 0), "means must be >= 0 where"),
         (lambda: FREE.trace(THREE, 10, -1), "rng must be an integer >= 0"),
         (lambda: TALKING.simulate(MaxMinInstance([[1.5]]), 10, 1, 0), "means must lie in"),
         (lambda: FREE.simulate(THREE, 10, 1, 0).at([11]), "grid must be"),
         (lambda: FREE.simulate(THREE, 10, 1, 0).at([np.nan]), "grid must be"),
         (lambda: FREE.simulate(THREE, 10, 1, 0).at(3), "grid must be"),
+        (lambda: FREE.simulate(THREE, 10, 1, 0).at(["3"]), "grid must be real numbers"),
+        (lambda: FREE.simulate(THREE, 10, 1, 0).at(np.ma.array([3])), "grid must not be a masked"),
+        (lambda: collect([SHORT, DROPPING]), "1 of 2 runs have eliminated_in"),
+        (lambda: code_length(0.0), "radius must be"),
+        (lambda: code_length(math.nan), "radius must be"),
+        (lambda: encode([0.5], 53), "length must be an integer >= 1 and <= 52"),
+        (lambda: encode([0.5], 0), "length must be"),
+        (lambda: encode([math.nan], 3), r"means must be finite, got nan at \(0,\)"),
+        (lambda: decode([1], 53), "length must be"),
+        (lambda: decode([0.5], 3), "codes must be integers"),
         (lambda: Oracle().simulate(THREE, 10, 1, 0).plausible_history, "plausible_history"),
         (lambda: MyFairBandit(c1=0), "c1 must be"),
         (lambda: MyFairBandit(confidence="none"), "confidence must be one of"),
@@ -1108,6 +1278,7 @@ RNG = np.random.default_rng(0)
         (lambda: CentralizedUCB(patience=-0.1), "patience must be"),
         (lambda: confidence_radius([-1], 10), "counts must be"),
         (lambda: confidence_radius([1.5], 10), "counts must be"),
+        (lambda: confidence_radius(np.ma.array([1]), 10), "counts must not be a masked"),
         (lambda: confidence_radius([1], 10, sigma=0), "sigma must be"),
         (lambda: cover_bound(3, 2), "num_arms must be"),
         (lambda: elimination_epoch(0.0, 100), "gap must be"),
@@ -1116,10 +1287,11 @@ RNG = np.random.default_rng(0)
         (lambda: failure_probability(0, 1, 10), "num_players must be"),
         (lambda: upper_bound(THREE, 0), "horizon must be"),
         (lambda: lower_bound_slope(1, 1, 0.0), "delta must be"),
+        (lambda: lower_bound_slope(1, 1, 1e-17), "delta must lie in"),
         (lambda: lower_bound_slope(1, 1, 0.1, sigma=-1), "sigma must be"),
-        (lambda: Environment(THREE, RNG).step([0, 1]), "arms must be 3 integers"),
+        (lambda: Environment(THREE, RNG).step([0, 1]), r"arms must have shape \(3,\)"),
         (lambda: Environment(THREE, RNG).step([0, 1, 3]), r"arms must lie in 0\.\.2"),
-        (lambda: Environment(THREE, RNG).step([0.0, 1.0, 2.0]), "arms must be 3 integers"),
+        (lambda: Environment(THREE, RNG).step([0.0, 1.0, 2.0]), "arms must be integers"),
         (lambda: DFEPlayer(FREE, 3, 10, 1.0, RNG), "communication='collision'"),
         (lambda: DFEPlayer(TALKING, 0, 10, 1.0, RNG), "num_arms must be"),
         (lambda: DFEPlayer(TALKING, 3, 10, -1.0, RNG), "sigma must be"),
@@ -1146,3 +1318,63 @@ def test_bad_values_are_refused_by_name(call, message):
 def test_wrong_types_are_refused_by_name(algorithm, arguments, message):
     with pytest.raises(TypeError, match=message):
         algorithm.simulate(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: DFEPlayer(None, 3, 10, 1.0, RNG), "algorithm must be a DFE, got NoneType"),
+        (lambda: DFEPlayer(TALKING, 3, 10, 1.0, 0), "rng must be a Generator, got int"),
+        (lambda: Environment(None, RNG), "instance must be a MaxMinInstance, got NoneType"),
+        (lambda: Environment(THREE, None), "rng must be a Generator, got NoneType"),
+        (lambda: simulate_round_by_round(Oracle(), THREE, 10, 1, 0), "algorithm must be a DFE"),
+        (lambda: upper_bound(MU10, 10), "instance must be a MaxMinInstance, got ndarray"),
+        (lambda: ExploreThenCommit().sweeps(MU10, 10), "instance must be a MaxMinInstance"),
+        (lambda: THREE.rewards([0, 1, 2], 1, 0), "rng must be a Generator, got int"),
+        (lambda: THREE.reward_sums(np.eye(3, dtype=int), 0), "rng must be a Generator, got int"),
+    ],
+)
+def test_other_objects_are_refused_by_name(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("small", "plain"),
+    [
+        (lambda: cover_bound(np.int8(100), np.int8(120)), cover_bound(100, 120)),
+        (lambda: failure_probability(np.int8(100), np.int8(100), np.int32(10**9)), 2e-5),
+        (
+            lambda: lower_bound_slope(np.int8(50), np.int8(50), np.float16(0.25), extra=np.int8(9)),
+            lower_bound_slope(50, 50, 0.25, extra=9),
+        ),
+        (lambda: hard_instance(np.int8(90), np.int8(90), 0.1).num_players, 181),
+        (lambda: random_instance(np.uint8(3), np.uint8(4), np.uint64(2**64 - 1)).num_arms, 4),
+        (lambda: ExploreThenCommit(m=np.int8(100)).simulate(DYADIC, 5000, 1, 0).times[0, 1], 1000),
+        (lambda: DFE(growth=np.int32(2)).trace(THREE, LONGEST, 0)[-1].end, LONGEST),
+        (lambda: CentralizedUCB(patience=np.float32(0)).patience, 0.0),
+        (
+            lambda: upper_bound(THREE, np.uint64(10**6), np.int8(100)),
+            upper_bound(THREE, 10**6, 100),
+        ),
+        (lambda: check_positive("c", np.float16(1)), 1.0),
+    ],
+)
+def test_numpy_scalars_count_as_the_numbers_that_they_are(small, plain):
+    assert small() == pytest.approx(plain, rel=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: type(algorithm).__name__)
+def test_horizons_of_any_integer_dtype_give_the_same(algorithm):
+    plain = algorithm.simulate(THREE, 100, 2, 9)
+    for dtype in (np.int8, np.uint64):
+        same = algorithm.simulate(THREE, dtype(100), dtype(2), dtype(9))
+        assert (same.times == plain.times).all()
+        assert (same.cum_regret == plain.cum_regret).all()
+
+
+def test_a_generator_is_only_spawned_from():
+    rng = np.random.default_rng(3)
+    first, second = (DFE(c=0.5).simulate(THREE, 3000, 2, rng).final for _ in range(2))
+    assert (first != second).any()
+    assert rng.random() == np.random.default_rng(3).random()

@@ -51,6 +51,7 @@ def returning(seed, what):
     values = {
         "nan": {"loss": math.nan},
         "inf": {"loss": -math.inf},
+        "huge": {"loss": 10**400},
         "text": {"loss": "low"},
         "nothing": {},
         "number": 3.0,
@@ -306,20 +307,55 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path, text):
     assert store.read_text() == text
 
 
-@pytest.mark.parametrize("line", ["{}", "nonsense", "[]"])
+METRICS = '"metrics": {"value": 1.0, "flag": 0.0}'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}",
+        "nonsense",
+        "[]",
+        "1" * 5000,
+        9999 * "[" + 9999 * "]",
+        '{"case": {}, "seed": 5, "metrics": {"value": NaN, "flag": 0.0}}',
+        '{"case": {}, "seed": 5, "metrics": {"value": 1e999, "flag": 0.0}}',
+        '{"case": {}, "seed": 5, "metrics": {"value": "1", "flag": 0.0}}',
+        '{"case": {}, "seed": 5, "metrics": {"value": 1.0}}',
+        '{"case": {}, "seed": 5, "metrics": {"value": 1.0, "flag": 0.0, "more": 1.0}}',
+        '{"case": {}, "seed": 5, "metrics": [1.0]}',
+        '{"case": {}, "seed": 5, "metrics": {}}',
+        f'{{"case": {{}}, "seed": 5, {METRICS}, "more": 1}}',
+        f'{{"case": {{}}, "seed": "5", {METRICS}}}',
+        f'{{"case": {{}}, "seed": -1, {METRICS}}}',
+        f'{{"case": {{}}, "seed": true, {METRICS}}}',
+        f'{{"case": {{"a": 1}}, "seed": 5, {METRICS}}}',
+        f'{{"case": "", "seed": 5, {METRICS}}}',
+    ],
+)
 def test_a_damaged_line_is_named(tmp_path, line):
     store = tmp_path / "runs.jsonl"
     experiment = Experiment("plain", plain, [{}], 2)
     run_experiment(experiment, jobs=1, progress=False, store=store)
     lines = store.read_text().splitlines()
     store.write_text("\n".join([lines[0], lines[1], line, lines[2]]) + "\n")
-    with pytest.raises(ValueError, match="line 3 is not"):
+    with pytest.raises(ValueError, match=r"runs\.jsonl: line 3 is not a run"):
+        run_experiment(experiment, jobs=1, progress=False, store=store)
+
+
+def test_a_stored_metric_named_like_an_argument_is_refused(tmp_path):
+    store = tmp_path / "runs.jsonl"
+    experiment = Experiment("plain", plain, [{}], 1)
+    run_experiment(experiment, jobs=1, progress=False, store=store)
+    store.write_text(store.read_text().replace('"flag"', '"seed"'))
+    with pytest.raises(ValueError, match=r"line 2 .*named like the arguments \['seed'\]"):
         run_experiment(experiment, jobs=1, progress=False, store=store)
 
 
 @pytest.mark.parametrize(
     ("what", "message"),
     [
+        ("huge", "metric 'loss' must be finite"),
         ("nan", "metric 'loss' must be finite; got nan"),
         ("inf", "metric 'loss' must be finite; got -inf"),
         ("text", "metric 'loss' must be a number"),
@@ -363,6 +399,8 @@ def nested():
         ({"name": ""}, ValueError, "name"),
         ({"name": "a/b"}, ValueError, "name"),
         ({"name": 3}, ValueError, "name"),
+        ({"name": "größe"}, ValueError, "ASCII"),
+        ({"name": "a\n"}, ValueError, "name"),
         ({"run": lambda seed: {}}, ValueError, "top level"),
         ({"run": nested()}, ValueError, "top level"),
         ({"run": "plain"}, TypeError, "run must be a function"),
@@ -403,9 +441,51 @@ def test_bad_definitions(arguments, error, message):
         ({"first_seed": "0"}, TypeError, "first_seed"),
     ],
 )
-def test_bad_ways_to_run(arguments, error, message):
+def test_bad_ways_to_run(arguments, error, message, tmp_path):
+    store = tmp_path / "runs.jsonl"
     with pytest.raises(error, match=message):
-        run_experiment(Experiment("plain", plain, [{}], 1), progress=False, **arguments)
+        run_experiment(
+            Experiment("plain", plain, [{}], 1), progress=False, store=store, **arguments
+        )
+    assert not store.exists()
+
+
+def test_only_an_experiment_can_be_run():
+    with pytest.raises(TypeError, match="experiment must be an Experiment; got <function plain"):
+        run_experiment(plain)
+
+
+def test_numpy_integers_count(tmp_path):
+    experiment = Experiment("plain", plain, [{}], seeds=np.int64(2))
+    assert type(experiment.seeds) is int
+    table = run_experiment(
+        experiment, jobs=np.int64(1), progress=False, store=tmp_path / "s", first_seed=np.int64(3)
+    )
+    assert list(table["seed"]) == [3, 4]
+
+
+def mixed(seed, size):
+    return {"y": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind"),
+    [
+        ([None, 3], object),
+        ([None, 2**53 + 1], object),
+        ([0.5, 2**53 + 1], object),
+        ([2**70, -1], object),
+        (["a", None], object),
+        ([True, None], object),
+        ([1, 0.5], float),
+        ([1, 2], "int64"),
+        ([True, False], bool),
+    ],
+)
+def test_a_table_keeps_the_values_of_the_cases(sizes, kind):
+    experiment = Experiment("mixed", mixed, product(size=sizes), seeds=1)
+    column = run_experiment(experiment, jobs=1, progress=False)["size"]
+    assert column.tolist() == sizes and column.dtype == kind
 
 
 def test_cases_are_copied_and_told_apart_by_type():
@@ -440,7 +520,16 @@ def test_product_varies_the_last_fastest():
 
 
 @pytest.mark.parametrize(
-    ("grid", "error"), [({"a": []}, ValueError), ({"a": "xy"}, TypeError), ({"a": 3}, TypeError)]
+    ("grid", "error"),
+    [
+        ({"a": []}, ValueError),
+        ({"a": "xy"}, TypeError),
+        ({"a": b"xy"}, TypeError),
+        ({"a": {1, 2}}, TypeError),
+        ({"a": {"b": 1}}, TypeError),
+        ({"a": 3}, TypeError),
+        ({"a": None}, TypeError),
+    ],
 )
 def test_bad_grids(grid, error):
     with pytest.raises(error, match="a must"):

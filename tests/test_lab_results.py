@@ -1,9 +1,11 @@
 """Result files, fingerprints, claims, and the way from a benchmark module to its file."""
 
 import json
+import math
 import os
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +32,7 @@ from workingpapers.lab import (
     write_results,
 )
 from workingpapers.lab.provenance import _processor, machine, versions
-from workingpapers.lab.results import table_record
+from workingpapers.lab.tables import table_record
 
 
 def made(**changes):
@@ -109,8 +111,8 @@ def test_any_numbers_and_texts_come_back_exactly(tmp_path, numbers, text):
     rows = [[text, number] for number in numbers]
     experiments = {text: {"columns": ["a", "b"], "rows": rows, "seeds": 1}}
     results = made(experiments=experiments, claims=[claim_record(sentence=text)])
-    write_results(tmp_path / "x.json", results)
-    assert read_results(tmp_path / "x.json") == results
+    write_results(tmp_path / "fair_bandits.json", results)
+    assert read_results(tmp_path / "fair_bandits.json") == results
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 0.999])
@@ -137,7 +139,9 @@ def test_a_missing_file_is_a_clear_error(tmp_path):
         read_results(tmp_path / "abc.json")
 
 
-@pytest.mark.parametrize("text", ["[]", "3", '{"schema": NaN}', "{}"])
+@pytest.mark.parametrize(
+    "text", ["[]", "3", '{"schema": NaN}', "{}", 9999 * "[" + 9999 * "]", "\xff"]
+)
 def test_other_json_is_a_clear_error(tmp_path, text):
     (tmp_path / "abc.json").write_text(text)
     with pytest.raises(ValueError, match=r"abc\.json.*make it anew"):
@@ -146,6 +150,9 @@ def test_other_json_is_a_clear_error(tmp_path, text):
 
 BAD_CONTENT = [
     ({"slug": "Fair-Bandits"}, "slug"),
+    ({"slug": "fair_bandits\n"}, "slug"),
+    ({"source": "0" * 64 + "\n"}, "source"),
+    ({"created": "2025-07-13T12:00:00Z\n"}, "created"),
     ({"scale": ""}, "scale"),
     ({"created": "2025-07-13 12:00"}, "created"),
     ({"created": "2025-07-13T12:00:00+02:00"}, "created"),
@@ -163,6 +170,8 @@ BAD_CONTENT = [
     ({"claims": [claim_record(holds=1)]}, "holds"),
     ({"claims": [claim_record(extra=1)]}, "extra"),
     ({"claims": [claim_record(n=0)]}, "n"),
+    ({"claims": [claim_record(low=0.3)]}, "'c' must have low at most high"),
+    ({"claims": [claim_record(value=True)]}, "value"),
 ]
 
 
@@ -179,16 +188,48 @@ def test_bad_content_is_refused_on_writing_and_on_reading(tmp_path, changes, mes
         read_results(path)
 
 
-def test_numbers_must_be_finite(tmp_path):
-    experiments = {"e": {"columns": ["y"], "rows": [[float("nan")]], "seeds": 1}}
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        write_results(tmp_path / "x.json", made(experiments=experiments))
+@pytest.mark.parametrize("number", [math.nan, math.inf, 10**400, np.int64(1)])
+def test_numbers_must_be_finite_ones_of_python(tmp_path, number):
+    path = tmp_path / "fair_bandits.json"
+    experiments = {"e": {"columns": ["y"], "rows": [[0.5], [number]], "seeds": 1}}
+    for changes, field in (
+        ({"experiments": experiments}, r"\$\.experiments\.e\.rows\[1\]\[0\]"),
+        ({"claims": [claim_record(value=number)]}, r"\$\.claims\[0\]\.value"),
+        ({"duration_s": number}, r"\$\.duration_s"),
+    ):
+        with pytest.raises(ValueError, match=field):
+            write_results(path, made(**changes))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_in_a_file_that_is_too_large_is_named(tmp_path):
+    path = tmp_path / "fair_bandits.json"
+    write_results(path, made())
+    path.write_text(path.read_text().replace("1e-300", "1e999"))
+    with pytest.raises(ValueError, match=r"fair_bandits\.json: \$\.experiments.*inf.*make it anew"):
+        read_results(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["modular_duality.json", "fair_bandits-paper.json", "fair_bandits.json.json"]
+)
+def test_a_file_under_the_name_of_another_is_refused(tmp_path, name):
+    write_results(tmp_path / name, made())
+    with pytest.raises(ValueError, match=r"must be called fair_bandits\.json, since it holds"):
+        read_results(tmp_path / name)
+
+
+def test_files_written_at_once_do_not_disturb_each_other(tmp_path):
+    path = tmp_path / "fair_bandits.json"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: write_results(path, made(duration_s=number)), range(40)))
+    assert list(tmp_path.iterdir()) == [path]
+    assert read_results(path).duration_s in range(40)
 
 
 @pytest.mark.parametrize("broken", ["fsync", "replace"])
 def test_a_failing_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, broken):
-    path = tmp_path / "x.json"
+    path = tmp_path / "fair_bandits.json"
     write_results(path, made())
 
     def fail(*_):
@@ -331,9 +372,27 @@ def test_bad_sources(tmp_path):
         fingerprint([tmp_path])
     with pytest.raises(TypeError, match="single path"):
         fingerprint(tmp_path)
-    for text in ("def f(:\n", "x = (\n", 'x = """\n', "  x\n y\n"):
+    bad = tmp_path / "bad.py"
+    for text in ("def f(:\n", "x = (\n", 'x = """\n', "  x\n y\n", "x = '\0'\n"):
+        bad.write_text(text)
         with pytest.raises(ValueError, match=r"bad\.py is not Python"):
-            printed(text, tmp_path, "bad.py")
+            fingerprint([bad])
+    for content in (b"x = '\xe9'\n", b"# coding: klingon\n"):
+        bad.write_bytes(content)
+        with pytest.raises(ValueError, match=r"bad\.py is not Python"):
+            fingerprint([bad])
+
+
+def test_sources_may_declare_their_encoding(tmp_path):
+    code = "x = 'größe'\n"
+    bom = b"\xef\xbb\xbf" + code.encode()
+    latin = b"# coding: latin-1\n" + code.encode("latin-1")
+    source = tmp_path / "circle.py"
+    prints = set()
+    for content in (code.encode(), bom, latin):
+        source.write_bytes(content)
+        prints.add(fingerprint([source]))
+    assert len(prints) == 1
 
 
 # --- the machine and the versions
@@ -454,6 +513,9 @@ def test_records_of_claims():
         ({"paper": None}, ValueError, "paper must be a text"),
         ({"note": None}, TypeError, "note must be a text"),
         ({"experiment": ""}, TypeError, "experiment must be a name"),
+        ({"experiment": None}, TypeError, "experiment must be a name"),
+        ({"experiment": iter(["e"])}, TypeError, "experiment must be a name"),
+        ({"at_most": 10**400}, ValueError, "at_most must be a finite number"),
         ({"experiment": ()}, TypeError, "experiment must be a name"),
         ({"experiment": (1,)}, TypeError, "experiment must be a name"),
         ({"measure": "mean"}, TypeError, "measure must be a function"),
@@ -462,6 +524,20 @@ def test_records_of_claims():
 def test_bad_claims(changes, error, message):
     with pytest.raises(error, match=message):
         claim(**changes)
+
+
+def quiet(table):
+    """..."""
+
+
+def test_a_metric_is_never_empty():
+    assert claim(measure=quiet).metric == "quiet"
+    assert claim(measure=lambda table: 0).metric == "<lambda>"
+
+
+def test_claims_may_come_from_a_generator():
+    (record,) = evaluate((one for one in [claim()]), {"e": TABLE})
+    assert record["id"] == "small"
 
 
 def test_bad_evaluations():
@@ -592,6 +668,34 @@ def test_an_interrupted_reproduction_goes_on(place, tmp_path):
     assert list(place["folder"].iterdir()) == [path]
 
 
+@pytest.mark.parametrize("first_line", [b"", b"\n", b'{"store": 1, "experiment": "co', b"[1]\n"])
+def test_a_file_of_runs_without_a_whole_header_is_begun_anew(place, capsys, first_line):
+    place["folder"].mkdir()
+    (place["folder"] / "coins-laptop.coins.partial.jsonl").write_bytes(first_line)
+    path = reproduce(benchmark(), "coins", **place)
+    assert list(place["folder"].iterdir()) == [path]
+    assert "coins-laptop.coins.partial.jsonl: not left by" in capsys.readouterr().out
+
+
+def test_two_reproductions_at_once(place):
+    def heads(table):
+        """Heads, counted while another reproduction ends."""
+        for store in place["folder"].glob("*.jsonl"):
+            store.unlink()
+        return mean_interval(table["heads"])
+
+    path = reproduce(benchmark(CLAIMS=[claim(experiment="coins", measure=heads)]), "coins", **place)
+    assert read_results(path).claims[0]["metric"].startswith("Heads")
+
+
+def test_numpy_integers_and_generators_reach_the_file(place):
+    given = benchmark()
+    given.CLAIMS = (one for one in given.CLAIMS)
+    results = read_results(reproduce(given, "coins", seeds=np.int64(2), **place))
+    assert [record["id"] for record in results.claims] == ["biased", "fair"]
+    assert results.experiments["coins"]["seeds"] == 2
+
+
 @pytest.mark.parametrize("change", ["source", "device", "versions"])
 def test_runs_left_by_something_else_are_made_again(place, tmp_path, capsys, monkeypatch, change):
     log = tmp_path / "log"
@@ -626,15 +730,22 @@ def test_runs_left_by_something_else_are_made_again(place, tmp_path, capsys, mon
             "different names",
         ),
         ({"CLAIMS": [claim(experiment="dice")]}, {}, "'dice'"),
+        ({"SCALES": "laptop"}, {"scale": "lap"}, "SCALES must be a tuple of str; got 'laptop'"),
+        ({"DEVICES": "cpu"}, {}, "DEVICES must be a tuple of str; got 'cpu'"),
+        ({}, {"command": ""}, r"\$\.command"),
+        ({}, {"command": None}, r"\$\.command"),
     ],
 )
-def test_bad_reproductions(place, changes, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        reproduce(benchmark(**changes), "coins", **{**place, **arguments})
+def test_bad_reproductions_are_refused_before_any_run(place, tmp_path, changes, arguments, message):
+    log = tmp_path / "log"
+    with pytest.raises((TypeError, ValueError), match=message):
+        reproduce(benchmark(str(log), **changes), "coins", **{**place, **arguments})
+    assert not log.exists()
 
 
 def test_what_a_benchmark_must_define(place):
     with pytest.raises(ValueError, match=r"must define \['CLAIMS', 'DEVICES', 'SCALES'\]"):
         reproduce(SimpleNamespace(plan=None), "coins", **place)
-    with pytest.raises(ValueError, match="snake_case; got 'Coins-2'"):
-        reproduce(benchmark(), "Coins-2", **place)
+    for slug in ("Coins-2", None):
+        with pytest.raises(ValueError, match=f"snake_case; got {slug!r}"):
+            reproduce(benchmark(), slug, **place)

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +22,8 @@ from workingpapers.lab import (
     proportion_interval,
 )
 
-NUMBERS = st.floats(-1e6, 1e6)
+# Not so small that squares underflow, which is refused.
+NUMBERS = st.floats(-1e6, 1e6).map(lambda number: number if abs(number) > 1e-50 else 0.0)
 
 
 def samples(least=2, most=20, elements=NUMBERS):
@@ -49,6 +51,7 @@ def assert_level(hits, trials, lowest, highest=None):
         (Estimate(641.3, 612.2, 670.1, 5), "641 [612, 670]"),
         (Estimate(0.012345, 0.011, 0.0137, 5), "0.0123 [0.0110, 0.0137]"),
         (Estimate(2, 2, 2, 5), "2 [2, 2]"),
+        (Estimate(0, -2e307, 1.7e308, 5), f"0 [-{2e307:.0f}, {1.7e308:.0f}]"),
         (Estimate(3e-9, 1e-9, 5e-9, 5), "3.000e-09 [1.000e-09, 5.000e-09]"),
     ],
 )
@@ -66,6 +69,7 @@ def test_estimates_take_a_format():
         ({"value": math.nan}, ValueError, "value"),
         ({"low": -math.inf}, ValueError, "low"),
         ({"high": "1"}, ValueError, "high"),
+        ({"high": 10**400}, ValueError, "high must be a finite number"),
         ({"low": 2.0}, ValueError, "low must not be above high"),
         ({"n": 0}, ValueError, "n must be at least 1"),
         ({"n": 2.5}, TypeError, "n must be an integer"),
@@ -195,6 +199,28 @@ def test_paired_ratios_cover_about_at_their_level():
         b = rng.uniform(1, 3, 30)
         hits += covers(paired_ratio(1.5 * b + rng.normal(0, 1, 30), b, resamples=500), 1.5)
     assert_level(hits, 500, 0.90, 0.97)
+
+
+def test_pairs_that_are_series_must_have_the_same_index():
+    table = pd.DataFrame({"method": ["a", "a", "b", "b"], "y": [1.0, 3.0, 2.0, 3.0]})
+    a, b = (table.loc[table["method"] == method, "y"] for method in "ab")
+    for call in (paired_difference, paired_ratio):
+        with pytest.raises(ValueError, match="a and b must pair up; their indices differ"):
+            call(a, b)
+    assert paired_difference(a.reset_index(drop=True), b.reset_index(drop=True)).value == -0.5
+    assert paired_difference(a, b.to_numpy()).value == -0.5
+
+
+def test_a_statistic_may_spoil_its_sample():
+    def largest(x):
+        x.sort()
+        top, x[:] = x[-1], 0.0
+        return top
+
+    x = np.random.default_rng(12).normal(size=12)
+    before = x.copy()
+    assert bootstrap_interval(x, largest) == bootstrap_interval(x, lambda x: x.max())
+    assert (x == before).all()
 
 
 # --- interquartile means
@@ -327,6 +353,10 @@ def test_constant_samples_give_intervals_of_no_width(value):
 ONE = np.ones(3)
 
 
+def reciprocal_spread(x):
+    return 1 / np.ptp(x) if np.ptp(x) else np.nan
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -341,6 +371,20 @@ ONE = np.ones(3)
         (lambda: mean_interval([None, 2.0]), TypeError, "x must hold real numbers"),
         (lambda: mean_interval(ONE, level=1.0), ValueError, "level"),
         (lambda: mean_interval(ONE, level=math.nan), ValueError, "level"),
+        (lambda: mean_interval(ONE, level=1 - 1e-16), ValueError, "level"),
+        (lambda: mean_interval(ONE, level=1e-300), ValueError, "level"),
+        (lambda: mean_interval([1e308, -1e308]), ValueError, r"x must have numbers .* 1e\+308"),
+        (lambda: mean_interval([1e-200, 3e-200]), ValueError, "x must have numbers"),
+        (lambda: mean_interval([0.0, 1e-200]), ValueError, "x must have numbers"),
+        (lambda: mean_interval([1e-61, 1e-61 * (1 + 1e-15)]), ValueError, "x must have diff"),
+        (lambda: mean_interval(np.longdouble([1, 2]) * np.longdouble("1e4000")), ValueError, "x m"),
+        (lambda: paired_difference([1e308, 1], [-1e308, 1]), ValueError, "a must have numbers"),
+        (lambda: paired_ratio([1, 2], [1e-300, 1e-300]), ValueError, "b must have numbers"),
+        (lambda: linear_fit([1e200, 2e200, 3e200], [1, 3, 2]), ValueError, "x must have numbers"),
+        (lambda: linear_fit([1, 2, 3], [1e-200, 3e-200, 2e-200]), ValueError, "y must have numb"),
+        (lambda: iqm_interval([1e308, 1.1e308]), ValueError, "x must have numbers"),
+        (lambda: interquartile_mean([1e308, 1.1e308]), ValueError, "x must have numbers"),
+        (lambda: bootstrap_interval([1.0, 2.0, 3.0], reciprocal_spread), ValueError, "resample"),
         (lambda: mean_interval(ONE, level="0.9"), ValueError, "level"),
         (lambda: paired_difference(ONE, np.ones(4)), ValueError, "a and b must pair up"),
         (lambda: paired_difference(ONE, [1, 2, math.nan]), ValueError, "b must be finite"),

@@ -161,12 +161,12 @@ def test_bundle_has_both_faces():
         "text/html",
         "text/plain",
     }
-    assert "Run this cell to bring it to life" in bundle["text/html"]
+    assert "run all cells from the top to bring it to life" in bundle["text/html"]
 
 
 def test_live_face_recomputes_on_the_grid_and_off_it():
     box = explorer().widget()
-    _title, power, kind, reset, plot, reading = box.children
+    _title, power, kind, reset, plot, reading, _words = box.children
     power.value = 1.37
     assert np.allclose(plot.data[0].y, np.linspace(0, 1, 50) ** 1.37)
     assert "1.37" in reading.value
@@ -185,7 +185,7 @@ def test_live_face_takes_a_change_in_the_kind_of_traces():
             figure.add_annotation(text="bars", x=0.5, y=0.5)
         return figure
 
-    _title, _power, kind, _reset, plot, _reading = explorer(bars_or_line).widget().children
+    _title, _power, kind, _reset, plot, _reading, _words = explorer(bars_or_line).widget().children
     kind.value = "dots"
     assert [trace.type for trace in plot.data] == ["bar"]
     assert len(plot.layout.annotations) == 1
@@ -200,7 +200,7 @@ def test_live_face_says_where_no_figure_can_be_had():
             raise RuntimeError("only stored powers")
         return curve(power, kind)
 
-    _title, power, *_rest, reading = explorer(picky).widget().children
+    _title, power, *_rest, reading, _words = explorer(picky).widget().children
     power.value = 0.9
     assert "only stored powers" in reading.value
 
@@ -300,3 +300,128 @@ def test_matching_graph_draws_each_pair_once():
     assert len(allowed.x) == 6
     assert len(matched.x) == 3
     assert figure_tree(figure)["data"][0]["name"] == "allowed"
+
+
+def drawn_y(html: str):
+    """The y of the first trace of the first state, as a browser reads it."""
+    data = stored(html)
+    y = resolved(data["states"][0], data["pool"])["data"][0]["y"]
+    return np.frombuffer(base64.b64decode(y["bdata"]), y["dtype"]) if "bdata" in y else y
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        1e6 + np.linspace(0, 1, 50),
+        np.array([1e39, 2e39, 5e39]),
+        np.array([1e-50, 1e-49, 1e-48]),
+        np.array([1577836800.5, 1577836801.5, 1577836802.5]),
+        [1577836800.5, 1577836801.5, 1577836802.5],
+        np.array([0.1, 0.1 + 1e-9]),
+        np.array([]),
+        np.array([3.0]),
+    ],
+    ids=str,
+)
+def test_numbers_keep_what_can_be_seen_of_them(y):
+    def drawn(power, kind):
+        return curve().update_traces(x=list(range(len(y))), y=y)
+
+    span = max(np.ptp(y) if len(y) else 0, 1e-300)
+    shown = np.asarray(drawn_y(explorer(drawn).html), dtype=float)
+    assert np.max(np.abs(shown - np.asarray(y)) / span, initial=0) <= 1e-6
+
+
+def test_a_figure_that_is_changed_in_place_is_written_down_in_time():
+    figure = curve()
+
+    def same_object(power, kind):
+        return figure.update_traces(y=[0, power, power])
+
+    data = stored(explorer(same_object).html)
+    states = [resolved(state, data["pool"])["data"][0]["y"] for state in data["states"]]
+    assert states[0] != states[-1]
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        go.Scatterpolar(r=[1, 2], theta=[0, 90]),
+        go.Pie(values=[1, 2]),
+        go.Sankey(link={"source": [0], "target": [1], "value": [1]}),
+        go.Surface(z=[[1, 2], [3, 4]]),
+        go.Indicator(value=3),
+    ],
+    ids=lambda trace: trace.type,
+)
+def test_traces_without_cartesian_axes_need_none(trace):
+    assert explorer(lambda power, kind: go.Figure(trace)).html
+
+
+@pytest.mark.parametrize(
+    ("figure", "told"),
+    [
+        (go.Figure(go.Scatter(customdata=[{"$": 0}])), "key '\\$'"),
+        (go.Figure(frames=[go.Frame(name="a")]), "frames"),
+        (curve().update_layout(meta={"when": 1 + 2j}), "plain JSON"),
+    ],
+)
+def test_what_the_page_cannot_hold_is_refused(figure, told):
+    with pytest.raises(ValueError, match=told):
+        page.show(figure, title="a", alt="b", caption="c")
+
+
+@pytest.mark.parametrize(
+    ("grid", "texts"),
+    [
+        ([1, 12345, 1234567], ["1", "12345", "1234567"]),
+        ([0.05, 0.123456], ["0.05", "0.1235"]),
+        ([1.00001, 1.00002], ["1.00001", "1.00002"]),
+    ],
+)
+def test_values_of_a_grid_are_shown_short_but_never_two_alike(grid, texts):
+    made = explorer(controls={"power": grid, "kind": ["line"]})
+    assert stored(made.html)["controls"][0]["texts"] == texts
+
+
+def test_a_reading_that_raises_is_named():
+    def failing(power, kind):
+        return 1 / 0
+
+    with pytest.raises(ValueError, match=r"reading\(power=0.5, kind='line'\) raised ZeroDivision"):
+        explorer(reading=failing)
+
+
+def test_live_face_forgets_what_the_next_figure_does_not_have():
+    def painted(power, kind):
+        figure = curve(power)
+        if kind == "line":
+            figure.update_traces(marker={"color": "red", "size": 20}, fill="tozeroy", text=["p"])
+            figure.update_layout(height=600, barmode="stack")
+        return figure
+
+    _title, _power, kind, _reset, plot, *_rest = explorer(painted).widget().children
+    kind.value = "dots"
+    bare = curve(0.5)
+    assert plot.data[0].fill is None and plot.data[0].text is None
+    assert plot.data[0].marker.to_plotly_json() == bare.data[0].marker.to_plotly_json()
+    assert plot.layout.height is None and plot.layout.barmode is None
+
+
+def test_live_face_escapes_and_says_all_that_the_page_says():
+    nasty = "a<b and p <q> & x"
+    made = explorer(title=nasty, alt=nasty, caption=nasty, reading=lambda **_: nasty)
+    title, *_rest, reading, words = made.widget().children
+    for part in (title.value, reading.value, words.value):
+        assert "a&lt;b and p &lt;q&gt; &amp; x" in part
+
+
+def test_live_face_survives_any_error_off_the_grid():
+    def picky(power, kind):
+        if power not in (0.5, 1, 2):
+            raise KeyError(power)
+        return sentence(power, kind)
+
+    _title, power, *_rest, reading, _words = explorer(reading=picky).widget().children
+    power.value = 0.9
+    assert "No figure at these values" in reading.value

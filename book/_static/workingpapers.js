@@ -19,7 +19,10 @@
     return whole;
   }
 
+  let printing = false;
+
   function theme() {
+    if (printing) return "light";
     const chosen = document.documentElement.dataset.theme;
     return chosen === "dark" ? "dark" : "light";
   }
@@ -28,6 +31,15 @@
     const made = Object.assign(document.createElement(tag), properties);
     made.append(...children);
     return made;
+  }
+
+  /* A figure that cannot be drawn says so, and leaves the others alone. */
+  function guarded(root, action) {
+    try {
+      action();
+    } catch (error) {
+      root.querySelector(".wp-plot").textContent = `The figure cannot be drawn: ${error.message}`;
+    }
   }
 
   class Figure {
@@ -46,6 +58,7 @@
       const input = choice
         ? element("select", { id }, ...control.texts.map((text) => new Option(text)))
         : element("input", { id, type: "range", min: 0, max: control.texts.length - 1, step: 1 });
+      input.autocomplete = "off"; /* a page that is come back to starts anew */
       if (choice) input.selectedIndex = control.start;
       else input.value = control.start;
       const label = element("label", { htmlFor: id, textContent: control.label });
@@ -107,7 +120,7 @@
       const template = window.workingPapers[theme()];
       const layout = { height: template.layout.height, ...figure.layout, template };
       /* Several panels need room: on a phone they are moved sideways instead of squeezed. */
-      if (layout.xaxis2 && this.plot.clientWidth < NARROW) {
+      if (layout.xaxis2 && this.plot.clientWidth < NARROW && !printing) {
         layout.width = NARROW;
         this.plot.tabIndex = 0;
       }
@@ -137,22 +150,46 @@
     started = true;
     const figures = new Map();
     for (const root of document.querySelectorAll(".wp-figure")) {
-      const figure = new Figure(root);
-      figures.set(root, figure);
-      figure.tell();
+      /* Two figures may have one title; their parts are still told apart. */
+      const first = document.getElementById(root.id);
+      if (first !== root) root.id += `-${figures.size + 1}`;
+      guarded(root, () => {
+        const figure = new Figure(root);
+        figures.set(root, figure);
+        figure.tell();
+      });
     }
     /* Figures far below are drawn when the reader comes near them. */
     const watch = new IntersectionObserver((entries) => {
       for (const entry of entries) {
         if (!entry.isIntersecting) continue;
         watch.unobserve(entry.target);
-        figures.get(entry.target).draw();
+        guarded(entry.target, () => figures.get(entry.target).draw());
       }
     }, { rootMargin: "800px" });
-    for (const root of figures.keys()) watch.observe(root);
-    const redraw = () => figures.forEach((figure) => figure.alive && figure.draw());
+    /* What the reader looks at already does not wait for MathJax; the observer would. */
+    for (const [root, figure] of figures) {
+      const { top, bottom } = root.getBoundingClientRect();
+      if (bottom > 0 && top < window.innerHeight) guarded(root, () => figure.draw());
+      else watch.observe(root);
+    }
+    const redraw = () => figures.forEach((figure, root) => {
+      if (figure.alive) guarded(root, () => figure.draw());
+    });
     new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
-    window.addEventListener("beforeprint", () => figures.forEach((figure) => figure.draw()));
+    window.addEventListener("resize", () => {
+      clearTimeout(start.later);
+      start.later = setTimeout(redraw, 200);
+    });
+    /* On paper all figures are there, as on a light page. */
+    window.addEventListener("beforeprint", () => {
+      printing = true;
+      figures.forEach((figure, root) => guarded(root, () => figure.draw()));
+    });
+    window.addEventListener("afterprint", () => {
+      printing = false;
+      redraw();
+    });
   }
 
   /* templates.js, which comes after plotly.js, sends the first of these before MathJax begins. */

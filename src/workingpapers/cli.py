@@ -120,12 +120,9 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 @app.command("list", epilog="Example: workingpapers list")
 def list_chapters() -> None:
-    """List the chapters: name, title, and which of their parts there are."""
-    rows = [("chapter", "title", "parts")]
-    for slug in project.papers():
-        present = [room for room, place in project.rooms(slug).items() if place.exists()]
-        rows.append((slug, project.title(slug), " ".join(present)))
-    typer.echo(table(rows))
+    """List the chapters by name and title."""
+    rows = [(slug, project.title(slug)) for slug in project.papers()]
+    typer.echo(table([("chapter", "title"), *rows]))
 
 
 @app.command("open", epilog="Example: workingpapers open fair_bandits")
@@ -139,17 +136,22 @@ def open_chapter(chapter: Chapter) -> None:
 
 
 @app.command(epilog="Example: workingpapers execute fair_bandits")
-def execute(chapter: Chapter) -> None:
+def execute(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="CH",
+            help="A chapter, or another page such as index.",
+            callback=_usage(project.notebooks),
+        ),
+    ],
+) -> None:
     """Run the notebooks of a chapter and store them with their outputs."""
     from nbclient.exceptions import CellExecutionError
 
     from workingpapers import notebooks
 
-    rooms = project.rooms(chapter)
-    present = [rooms[name] for name in ("chapter", "exercises") if rooms[name].is_file()]
-    if not present:
-        raise FileNotFoundError(f"{chapter} has no notebook: there is no {rooms['chapter']}")
-    for notebook in present:
+    for notebook in project.notebooks(name):
         try:
             notebooks.execute(notebook)
         except CellExecutionError as error:
@@ -310,7 +312,7 @@ def check() -> None:
         raise OSError(f"this machine is not ready: {', '.join(wrong)}; `make book` installs them")
 
 
-@app.command(epilog='Example: workingpapers new fair_bandits --title "Sharing arms fairly"')
+@app.command(epilog='Example: workingpapers new fair_coins --title "Tossing fairly"')
 def new(
     slug: Annotated[str, typer.Argument(help="Name of the chapter, in snake_case.")],
     title: Annotated[str, typer.Option(help="Title, in plain words.")],

@@ -73,6 +73,34 @@ def rooms(slug: str) -> dict[str, Path]:
     }
 
 
+def notebooks(name: str) -> list[Path]:
+    """Where the notebooks of a chapter, or of another page of the book, are.
+
+    Parameters
+    ----------
+    name : str
+        Name of a page that is a notebook: a paper's, or such as ``index``.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The page, and the exercises if there are any.
+
+    Raises
+    ------
+    ValueError
+        If no notebook has this name; the message lists those there are.
+    FileNotFoundError
+        If there is no checkout.
+    """
+    book = root() / "book"
+    found = [*book.glob("*.ipynb"), *book.glob("exercises/*.ipynb")]
+    known = sorted({path.stem for path in found})
+    if name not in known:
+        raise ValueError(f"no notebook is called {name!r}; there is: {', '.join(known)}")
+    return [path for path in found if path.stem == name]
+
+
 def results(slug: str) -> Path:
     """Where the measured claims of a paper are stored.
 

@@ -268,6 +268,60 @@ def test_figures_follow_the_theme(browser, page):
     WebDriverWait(browser, 5).until(lambda b: b.execute_script(ink, figures[0]) != light)
 
 
+def first_widget(browser):
+    return browser.find_element(By.CSS_SELECTOR, ".wp-figure:has(.wp-control)")
+
+
+def test_coming_back_to_a_page_leaves_figure_and_reading_in_step(browser):
+    page = HTML / "index.html"
+    open_page(browser, page)
+    draw_all(browser)
+    _picture, fresh = seen(browser, first_widget(browser))
+    first_widget(browser).find_element(By.CSS_SELECTOR, "input").send_keys(Keys.END)
+    seen(browser, first_widget(browser))
+    open_page(browser, HTML / "notation.html")
+    browser.back()
+    draw_all(browser)
+    control = first_widget(browser).find_element(By.CSS_SELECTOR, "input")
+    shown = first_widget(browser).find_element(By.CSS_SELECTOR, "output").text
+    assert shown == control.get_attribute("aria-valuetext")
+    _picture, now = seen(browser, first_widget(browser))
+    assert (now == fresh) == (control.get_attribute("value") == "0")
+
+
+def test_figures_are_dark_on_white_on_paper_whatever_the_theme(browser):
+    open_page(browser, HTML / "fair_bandits.html", theme="dark")
+    draw_all(browser)
+    inks = "return [...document.querySelectorAll('.wp-plot .xtick text')].map(t => t.style.fill)"
+    on_screen = set(browser.execute_script(inks))
+    browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    time.sleep(1)
+    on_paper = set(browser.execute_script(inks))
+    widths = browser.execute_script(
+        "return [...document.querySelectorAll('.wp-plot')].map(p => p.scrollWidth - p.clientWidth)"
+    )
+    browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert on_screen == {"rgb(230, 230, 230)"}
+    assert on_paper == {"rgb(31, 35, 40)"}
+    assert max(widths) <= 1
+
+
+def test_one_broken_figure_leaves_the_others_alive(browser):
+    source = HTML / "fair_bandits.html"
+    broken = source.with_name("one-broken-figure.html")
+    broken.write_text(source.read_text().replace('class="wp-data">{', 'class="wp-data">?{', 1))
+    try:
+        browser.get(broken.as_uri())
+        figures = browser.find_elements(By.CSS_SELECTOR, ".wp-figure")
+        for figure in figures[1:]:
+            browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", figure)
+            WebDriverWait(browser, 10).until(lambda _, f=figure: f.get_attribute("data-drawn"))
+        assert "cannot be drawn" in figures[0].find_element(By.CSS_SELECTOR, ".wp-plot").text
+    finally:
+        broken.unlink()
+        chrome.errors(browser)
+
+
 def test_script_says_so_when_plotly_is_missing(browser):
     """A page without plotly.js beside it says what is missing, instead of a blank box."""
     source = next((p for p in sorted(HTML.glob("*.html")) if "wp-data" in p.read_text()), None)

@@ -58,8 +58,9 @@ def path(name: str, local: str | os.PathLike[str] | None = None) -> Path:
 def fetch(name: str, progress: bool = True) -> Path:
     """Bring a data set into the cache, unless it is there already.
 
-    A transfer that was cut off is resumed where it stopped. The file appears under its own name
-    only when it is complete and its checksum is right.
+    A transfer that was cut off is resumed where it stopped, or begun anew if what there was turns
+    out to be of another file. The file appears under its own name only when it is complete and its
+    checksum is right. Two fetches at a time do not disturb each other.
 
     Parameters
     ----------
@@ -77,27 +78,66 @@ def fetch(name: str, progress: bool = True) -> Path:
     ------
     ConnectionError
         If the server cannot be reached, refuses, is too slow or breaks off.
+    FileExistsError
+        If a folder stands where the file should.
     ValueError
         If `name` is unknown, the server sends another file than the registered one, or it
         redirects to an address that is not https. Nothing of a wrong file is kept.
     """
     dataset = get(name)
     file = cache_folder() / dataset.filename
-    if file.is_file() and _sha256(file) == dataset.sha256:
+    if _is_right(file, dataset):
         return file
+    part = _place_of_part(file)
+    resumed = part.exists()
+    _transfer(dataset, part, file, progress)
+    try:
+        return _settle(dataset, part, file)
+    except ValueError:
+        if not resumed:
+            raise
+    _transfer(dataset, part, file, progress)  # what was there was not of this file
+    return _settle(dataset, part, file)
+
+
+def _place_of_part(file: Path) -> Path:
+    """Path for an unfinished transfer, with nothing in its way or in the file's."""
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.name}.part")
+    if part.is_symlink():
+        part.unlink()
+    for place in (part, file):
+        if place.is_dir():
+            raise FileExistsError(f"{place} is a folder; move it away")
+    return part
+
+
+def _transfer(dataset: DataSet, part: Path, file: Path, progress: bool) -> None:
     try:
         download(dataset.url, part, dataset.size, progress)
-    except requests.RequestException as error:
-        again = f"`workingpapers data fetch {name}` goes on where this stopped"
-        raise ConnectionError(f"{name}: the transfer failed: {error}; {again}") from error
+    except (FileNotFoundError, requests.RequestException) as error:
+        if _is_right(file, dataset):  # another fetch was faster, and took the part away
+            return
+        if isinstance(error, ValueError):  # not an address that requests can follow
+            raise ValueError(f"{dataset.name}: {error}") from error
+        again = f"`workingpapers data fetch {dataset.name}` goes on where this stopped"
+        raise ConnectionError(f"{dataset.name}: the transfer failed: {error}; {again}") from error
+
+
+def _settle(dataset: DataSet, part: Path, file: Path) -> Path:
+    """Give the file its own name if it is right, else remove it."""
     try:
         _verify(part, dataset)
-    except ValueError:
-        part.unlink()
+        return part.replace(file)
+    except (FileNotFoundError, ValueError):
+        if _is_right(file, dataset):  # another fetch was faster
+            return file
+        part.unlink(missing_ok=True)
         raise
-    return part.replace(file)
+
+
+def _is_right(file: Path, dataset: DataSet) -> bool:
+    return file.is_file() and _sha256(file) == dataset.sha256
 
 
 def _sha256(file: Path) -> str:

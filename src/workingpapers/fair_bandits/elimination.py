@@ -15,8 +15,16 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from workingpapers.fair_bandits.arguments import (
+    INT64_MAX,
+    as_reals,
+    check_choice,
+    check_fields,
+    check_nonnegative,
+    check_positive,
+)
 from workingpapers.fair_bandits.communication import (
     StartUp,
     code_length,
@@ -29,14 +37,14 @@ from workingpapers.fair_bandits.instances import (
     MaxMinInstance,
     Run,
     RunResult,
-    check_choice,
-    check_positive,
+    blocks,
     collect,
     start_runs,
 )
 from workingpapers.fair_bandits.matching import (
     Cover,
     allowed_pairs,
+    as_graph,
     bottleneck_matching,
     exploration_cover,
 )
@@ -105,23 +113,31 @@ class Elimination:
         return self.by_bound | self.by_structure
 
 
-def eliminate(
-    plausible: NDArray[np.bool_], lower: NDArray[np.float64], upper: NDArray[np.float64]
-) -> Elimination:
+def eliminate(plausible: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> Elimination:
     """Find the plausible pairs that an optimal matching does not need.
 
     Parameters
     ----------
-    plausible : ndarray of bool, shape (N, K)
+    plausible : array_like of bool, shape (N, K)
         Plausible pairs P.
-    lower, upper : ndarray, shape (N, K)
-        Confidence bounds of all pairs, dropped ones included.
+    lower, upper : array_like, shape (N, K)
+        Confidence bounds of all pairs, dropped ones included; lower <= upper, maybe infinite.
 
     Returns
     -------
     Elimination
         Both types of elimination.
+
+    Raises
+    ------
+    ValueError
+        If an argument has the wrong shape or kind, a bound is NaN, or a lower one above its upper.
     """
+    plausible = as_graph(plausible, "plausible")
+    lower = as_reals("lower", lower, plausible.shape, infinite=True)
+    upper = as_reals("upper", upper, plausible.shape, infinite=True)
+    if (lower > upper).any():
+        raise ValueError("lower must be <= upper for every pair")
     g_low, _ = bottleneck_matching(lower)
     by_bound = plausible & (upper < g_low)
     survivors = plausible & ~by_bound
@@ -130,6 +146,26 @@ def eliminate(
         nothing = np.zeros_like(plausible)
         return Elimination(g_low, nothing, nothing, failed=True)
     return Elimination(g_low, by_bound, by_structure, failed=False)
+
+
+def block_length(growth: float, epoch: int) -> int:
+    """Return ``ceil(growth^p)``: for how many rounds epoch p holds each matching.
+
+    Parameters
+    ----------
+    growth : float
+        Base b, at least 1.
+    epoch : int
+        Epoch p.
+
+    Returns
+    -------
+    int
+        At most 2^63 - 1, which no horizon exceeds.
+    """
+    if epoch * math.log2(growth) > 64:  # the power may be beyond the floats
+        return INT64_MAX
+    return min(math.ceil(growth**epoch), INT64_MAX)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,8 +247,9 @@ class DFE:
     comm_regret : {"exact", "bound"}
         Charge the rounds of the protocol what they cost, or gamma* each.
     tol : float
-        If positive: once the best matching by the UCBs is at most ``tol`` above g_low, commit to
-        the best matching by the LCBs for good. 0, the default, never commits.
+        If positive: once the bottleneck value of the UCBs is at most ``tol`` above that of the
+        LCBs, both over the plausible pairs only, commit to the bottleneck matching of these LCBs
+        for good. 0, the default, never commits.
     draws : {"sums", "rounds"}
         Draw the sum of a pair's rewards in an epoch at once, or every single reward in the order
         of play. The second is slow; it gives the numbers of `simulate_round_by_round` exactly.
@@ -238,12 +275,13 @@ class DFE:
 
     def __post_init__(self) -> None:
         check_choice("cover", self.cover, get_args(Cover))
-        check_positive("c", self.c)
-        if check_positive("growth", self.growth) < 1:
+        check_fields(self, check_positive, "c", "growth")
+        check_fields(self, check_nonnegative, "tol")
+        if self.growth < 1:
             raise ValueError(f"growth must be >= 1, got {self.growth}")
         check_choice("communication", self.communication, get_args(Communication))
         check_choice("comm_regret", self.comm_regret, get_args(CommRegret))
-        if self.tol != 0 and check_positive("tol", self.tol) and self.communication != "free":
+        if self.tol > 0 and self.communication != "free":
             raise ValueError("tol needs communication='free': followers do not know the bounds")
         check_choice("draws", self.draws, get_args(Draws))
 
@@ -257,11 +295,13 @@ class DFE:
         instance : MaxMinInstance
             The problem.
         horizon : int
-            Number of rounds T, at least 1; the algorithm knows it.
+            Number of rounds T, in 1..2^63-1; the algorithm knows it.
         n_seeds : int
             Number of independent runs S, at least 1.
         rng : int or numpy.random.Generator
-            Seed, or generator to spawn the streams from; the first runs do not depend on S.
+            Seed, or generator to spawn the streams from; the first runs do not depend on S. A
+            generator is only spawned from: no number is drawn from it, and a second call with it
+            gets other streams.
 
         Returns
         -------
@@ -275,7 +315,7 @@ class DFE:
         ValueError
             If a number is out of its range, or the means are outside [0, 1] with collisions.
         """
-        streams = self._streams(instance, horizon, n_seeds, rng)
+        horizon, streams = self._start(instance, horizon, n_seeds, rng)
         return collect([_Play.begin(self, instance, horizon, rng).tally() for rng in streams])
 
     def trace(self, instance: MaxMinInstance, horizon: int, seed: int) -> list[EpochRecord]:
@@ -286,7 +326,7 @@ class DFE:
         instance : MaxMinInstance
             The problem.
         horizon : int
-            Number of rounds T, at least 1.
+            Number of rounds T, in 1..2^63-1.
         seed : int
             Seed, at least 0.
 
@@ -300,17 +340,17 @@ class DFE:
         TypeError, ValueError
             As `simulate`.
         """
-        (stream,) = self._streams(instance, horizon, 1, seed)
+        horizon, (stream,) = self._start(instance, horizon, 1, seed)
         return list(_Play.begin(self, instance, horizon, stream).epochs())
 
-    def _streams(
+    def _start(
         self, instance: MaxMinInstance, horizon: int, n_seeds: int, rng: int | np.random.Generator
-    ) -> list[np.random.Generator]:
-        streams = start_runs(instance, horizon, n_seeds, rng)
+    ) -> tuple[int, list[np.random.Generator]]:
+        started = start_runs(instance, horizon, n_seeds, rng)
         means = instance.means
         if self.communication == "collision" and (means.min() < 0 or means.max() > 1):
             raise ValueError("means must lie in [0, 1] for communication='collision'")
-        return streams
+        return started
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,15 +386,16 @@ class _Play:
     def epoch(self, epoch: int, now: int, known: Knowledge) -> EpochRecord:
         """Explore, communicate, eliminate; stop where the horizon comes."""
         matchings, block = self.schedule(epoch, known)
-        rounds = np.clip(self.horizon - now - block * np.arange(len(matchings)), 0, block)
+        left = self.horizon - now  # with block * i a Python int: no product of int64s overflows
+        rounds = np.array([min(block, max(0, left - block * i)) for i in range(len(matchings))])
         slopes = self.instance.regret(matchings)
         record = EpochRecord(epoch, now, matchings, block, rounds, slopes, known, known)
         if rounds[-1] < block:
             return record
-        seen = self.explore(known, matchings, block)
+        seen, codes, length = self.report(self.explore(known, matchings, block))
         elimination = eliminate(seen.plausible, seen.lower, seen.upper)
         after = replace(seen, plausible=seen.plausible & ~elimination.fallen)
-        bits = self.message(seen, after.plausible)
+        bits = self.message(seen, after.plausible, codes, length)
         left = self.horizon - record.end
         talked, price = min(len(bits), left), self.price(bits[:left])
         record = replace(record, comm_rounds=talked, comm_regret=price)
@@ -372,26 +413,18 @@ class _Play:
                 return matching[None], self.horizon
         by_rank = self.start.ranks.argsort()
         matchings = exploration_cover(known.plausible[by_rank], algorithm.cover)
-        return matchings[:, self.start.ranks], min(math.ceil(algorithm.growth**epoch), self.horizon)
+        block = min(block_length(algorithm.growth, epoch), self.horizon)
+        return matchings[:, self.start.ranks], block
 
     def explore(self, known: Knowledge, matchings: NDArray[np.int_], block: int) -> Knowledge:
-        """Hold each matching for a block of rounds, and renew what is known of plausible pairs."""
+        """Hold each matching for a block of rounds, and add up the rewards."""
         pulls = np.zeros_like(known.counts)
         np.add.at(pulls, (np.arange(len(pulls)), matchings), block)
         if self.algorithm.draws == "sums":
             sums = known.sums + self.instance.reward_sums(pulls, self.rng)
         else:
             sums = self.add_every_reward(known.sums, matchings, block)
-        seen = replace(known, counts=known.counts + pulls, sums=sums)
-        means, radius = seen.sums / seen.counts, self.radius(seen)
-        if self.algorithm.communication == "collision":
-            length = code_length(radius[seen.plausible].min())
-            means, radius = decode(encode(means, length), length), radius + 0.5 / 2**length
-        return replace(
-            seen,
-            lower=np.where(seen.plausible, means - radius, known.lower),
-            upper=np.where(seen.plausible, means + radius, known.upper),
-        )
+        return replace(known, counts=known.counts + pulls, sums=sums)
 
     def add_every_reward(
         self, sums: NDArray[np.float64], matchings: NDArray[np.int_], block: int
@@ -399,21 +432,32 @@ class _Play:
         """Add single rewards one after the other, as a player would: the same to the last bit."""
         sums, players = sums.copy(), np.arange(len(sums))
         for matching in matchings:
-            rewards = self.instance.rewards(matching, block, self.rng)
-            running = np.add.accumulate(np.vstack([sums[players, matching], rewards]))
-            sums[players, matching] = running[-1]
+            for rounds in blocks(block):
+                rewards = self.instance.rewards(matching, rounds, self.rng)
+                running = np.add.accumulate(np.vstack([sums[players, matching], rewards]))
+                sums[players, matching] = running[-1]
         return sums
 
-    def radius(self, seen: Knowledge) -> NDArray[np.float64]:
-        """Return the confidence radii of the empirical means."""
-        return confidence_radius(seen.counts, self.horizon, self.algorithm.c, self.instance.sigma)
+    def report(self, seen: Knowledge) -> tuple[Knowledge, NDArray[np.int_], int]:
+        """Renew the bounds of plausible pairs; return also the codes sent and their length."""
+        algorithm, instance = self.algorithm, self.instance
+        means = seen.sums / seen.counts
+        radius = confidence_radius(seen.counts, self.horizon, algorithm.c, instance.sigma)
+        codes, length = np.zeros_like(seen.counts), 0
+        if algorithm.communication == "collision":
+            length = code_length(radius[seen.plausible].min())
+            codes = encode(means, length)
+            means, radius = decode(codes, length), radius + 0.5 / 2**length
+        lower = np.where(seen.plausible, means - radius, seen.lower)
+        upper = np.where(seen.plausible, means + radius, seen.upper)
+        return replace(seen, lower=lower, upper=upper), codes, length
 
-    def message(self, seen: Knowledge, survivors: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def message(
+        self, seen: Knowledge, survivors: NDArray[np.bool_], codes: NDArray[np.int_], length: int
+    ) -> NDArray[np.bool_]:
         """Return the bits that the epoch's communication takes, none if it is free."""
         if self.algorithm.communication == "free":
             return np.empty(0, dtype=bool)
-        length = code_length(self.radius(seen)[seen.plausible].min())
-        codes = encode(seen.sums / seen.counts, length)
         by_rank = self.start.ranks.argsort()
         return epoch_message(codes[by_rank], length, seen.plausible[by_rank], survivors[by_rank])
 

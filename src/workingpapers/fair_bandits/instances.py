@@ -1,7 +1,7 @@
 """The max-min fair bandit: its instances, its regret, and what a run gives back."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args
@@ -9,6 +9,15 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from workingpapers.fair_bandits.arguments import (
+    as_array,
+    as_reals,
+    check_choice,
+    check_integer,
+    check_pairs,
+    check_positive,
+    check_type,
+)
 from workingpapers.fair_bandits.matching import bottleneck_matching
 
 __all__ = [
@@ -21,8 +30,11 @@ __all__ = [
 
 Noise = Literal["gaussian", "bernoulli"]
 
-# Two means closer than this are a tie when gaps are *reported*. No algorithm uses it.
+# Two means closer than this share of the largest |mean| are a tie when gaps are *reported*. No
+# learning algorithm uses it.
 TIE = 1e-12
+
+BLOCK = 500  # rounds that are drawn at once where every single reward or choice counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +45,13 @@ class MaxMinInstance:
     collide, and each of them gets 0. The worst-off player counts: round t costs
     ``gamma_star - min_i means[i, a_i] 1{i is alone on a_i}``, and the sum over rounds is the
     max-min pseudo-regret R(T). It is the smallest *mean* that enters, not the smallest reward.
+    No round costs more than gamma*, unless some mean is negative: then such a pair costs more
+    than a collision does.
 
     Parameters
     ----------
     means : array_like, shape (N, K)
-        Finite, N <= K; in [0, 1] for Bernoulli rewards.
+        Finite, N <= K; in [0, 1] for Bernoulli rewards. Kept as a read-only copy.
     noise : {"gaussian", "bernoulli"}
         Normal rewards of standard deviation ``sigma``, or rewards 0 and 1.
     sigma : float, optional
@@ -61,14 +75,8 @@ class MaxMinInstance:
     sigma: float | None = None
 
     def __post_init__(self) -> None:
-        means = np.array(self.means, dtype=float)
-        if means.ndim != 2 or not 1 <= means.shape[0] <= means.shape[1]:
-            raise ValueError(
-                "means must be 2-D, a row a player and at least as many arms as players, "
-                f"got shape {means.shape}"
-            )
-        if not np.isfinite(means).all():
-            raise ValueError("means must be finite")
+        means = as_reals("means", self.means)
+        check_pairs("means", means)
         check_choice("noise", self.noise, get_args(Noise))
         scale = 1.0 if self.noise == "gaussian" else 0.5
         sigma = scale if self.sigma is None else check_positive("sigma", self.sigma)
@@ -80,6 +88,10 @@ class MaxMinInstance:
         means.setflags(write=False)
         object.__setattr__(self, "means", means)
         object.__setattr__(self, "sigma", sigma)
+
+    def __reduce__(self) -> tuple:
+        """Copy and unpickle through the constructor: the means of a copy are read-only too."""
+        return type(self), (self.means, self.noise, self.sigma)
 
     @property
     def num_players(self) -> int:
@@ -112,8 +124,12 @@ class MaxMinInstance:
 
     @property
     def min_gap(self) -> float:
-        """Smallest positive gap Delta; infinite if no pair is below gamma*."""
-        return float(self.gaps[self.gaps > TIE].min(initial=math.inf))
+        """Smallest positive gap Delta; infinite if no pair is below gamma*.
+
+        Gaps of at most 1e-12 times the largest absolute mean count as rounding, not as gaps.
+        """
+        tie = TIE * np.abs(self.means).max()
+        return float(self.gaps[self.gaps > tie].min(initial=math.inf))
 
     def regret(self, arms: ArrayLike) -> NDArray[np.float64]:
         """Price the choices of all players in a round, or in many rounds.
@@ -121,14 +137,19 @@ class MaxMinInstance:
         Parameters
         ----------
         arms : array_like of int, shape (..., N)
-            Arm of every player, collisions included.
+            Arm of every player, in 0..K-1, collisions included.
 
         Returns
         -------
         ndarray, shape (...)
             ``gamma_star - min_i means[i, arms[..., i]] 1{i is alone}``.
+
+        Raises
+        ------
+        ValueError
+            If ``arms`` are not N integers in 0..K-1 a round.
         """
-        arms = np.asarray(arms)
+        arms = self._as_arms(arms)
         earned = self.means[np.arange(self.num_players), arms] * alone(arms, self.num_arms)
         return self.gamma_star - earned.min(axis=-1)
 
@@ -138,9 +159,9 @@ class MaxMinInstance:
         Parameters
         ----------
         arms : array_like of int, shape (N,)
-            The arm of every player, the same in all rounds.
+            The arm of every player, in 0..K-1, the same in all rounds.
         rounds : int
-            Number of rounds, n.
+            Number of rounds, n, at least 0.
         rng : numpy.random.Generator
             Source of randomness. ``n`` calls with one round draw what one call with n rounds does.
 
@@ -148,19 +169,29 @@ class MaxMinInstance:
         -------
         ndarray, shape (n, N)
             The rewards, round by round.
+
+        Raises
+        ------
+        TypeError
+            If ``rng`` is not a Generator.
+        ValueError
+            If ``arms`` are not N integers in 0..K-1, or ``rounds`` is not an integer >= 0.
         """
+        arms = self._as_arms(arms, (self.num_players,))
+        rounds = check_integer("rounds", rounds, low=0)
+        check_type("rng", rng, np.random.Generator)
         means = self.means[np.arange(self.num_players), arms]
         if self.noise == "bernoulli":
             return (rng.random((rounds, self.num_players)) < means).astype(float)
         return means + self.sigma * rng.standard_normal((rounds, self.num_players))
 
-    def reward_sums(self, pulls: NDArray[np.int_], rng: np.random.Generator) -> NDArray:
+    def reward_sums(self, pulls: ArrayLike, rng: np.random.Generator) -> NDArray:
         """Draw, for every pair, the sum of as many rewards as it was pulled.
 
         Parameters
         ----------
-        pulls : ndarray of int, shape (N, K)
-            Collision-free pulls r of each pair.
+        pulls : array_like of int, shape (N, K)
+            Collision-free pulls r of each pair, at least 0.
         rng : numpy.random.Generator
             Source of randomness.
 
@@ -168,11 +199,30 @@ class MaxMinInstance:
         -------
         ndarray, shape (N, K)
             One draw a pair, of N(r mu, r sigma^2) or Binomial(r, mu).
+
+        Raises
+        ------
+        TypeError
+            If ``rng`` is not a Generator.
+        ValueError
+            If ``pulls`` are not integers >= 0 of shape (N, K).
         """
+        pulls = as_array("pulls", pulls, "integers", self.means.shape).astype(int, copy=False)
+        if pulls.min() < 0:
+            raise ValueError(f"pulls must be integers >= 0, got {pulls.min()}")
+        check_type("rng", rng, np.random.Generator)
         if self.noise == "bernoulli":
             return rng.binomial(pulls, self.means).astype(float)
         noise = rng.standard_normal(self.means.shape)
         return pulls * self.means + self.sigma * np.sqrt(pulls) * noise
+
+    def _as_arms(self, arms: ArrayLike, shape: tuple[int, ...] | None = None) -> NDArray[np.int_]:
+        arms, num_arms = as_array("arms", arms, "integers", shape), self.num_arms
+        if arms.shape[-1:] != (self.num_players,):
+            raise ValueError(f"arms must be {self.num_players} a round, got shape {arms.shape}")
+        if arms.min(initial=0) < 0 or arms.max(initial=0) >= num_arms:
+            raise ValueError(f"arms must lie in 0..{num_arms - 1}, got {arms.min()}..{arms.max()}")
+        return arms.astype(int, copy=False)
 
 
 def alone(arms: NDArray[np.int_], num_arms: int) -> NDArray[np.bool_]:
@@ -229,7 +279,7 @@ def hard_instance(a: int, b: int, delta: float, extra: int = 0) -> MaxMinInstanc
     a, b : int
         Sizes of A and B, at least 1.
     delta : float
-        Gap of the hard pairs, in (0, 1/2).
+        Gap of the hard pairs, in (1e-12, 1/2): smaller ones are lost in rounding.
     extra : int
         Number of arms that belong to nobody, at least 0: they give the root 1/2 - delta and the
         others 0, and K = N + extra.
@@ -244,11 +294,7 @@ def hard_instance(a: int, b: int, delta: float, extra: int = 0) -> MaxMinInstanc
     ValueError
         If an argument is out of its range.
     """
-    check_integer("a", a)
-    check_integer("b", b)
-    check_integer("extra", extra, low=0)
-    if not 0 < check_positive("delta", delta) < 0.5:
-        raise ValueError(f"delta must lie in (0, 0.5), got {delta}")
+    a, b, delta, extra = check_hard(a, b, delta, extra)
     num_players = 1 + a + b
     set_a, set_b = slice(1, 1 + a), slice(1 + a, num_players)
     means = np.zeros((num_players, num_players + extra))
@@ -259,6 +305,15 @@ def hard_instance(a: int, b: int, delta: float, extra: int = 0) -> MaxMinInstanc
     means[set_a, set_b] = 0.5 - delta
     means[0, num_players:] = 0.5 - delta
     return MaxMinInstance(means)
+
+
+def check_hard(a: int, b: int, delta: float, extra: int) -> tuple[int, int, float, int]:
+    """Return the arguments of `hard_instance`; raise ValueError if one is out of its range."""
+    sizes = check_integer("a", a), check_integer("b", b)
+    gap = check_positive("delta", delta)
+    if not TIE < 0.5 - (0.5 - gap) < 0.5:  # the gap as the rounded means have it
+        raise ValueError(f"delta must lie in ({TIE}, 0.5), got {delta!r}")
+    return *sizes, gap, check_integer("extra", extra, low=0)
 
 
 def random_instance(num_players: int, num_arms: int, seed: int) -> MaxMinInstance:
@@ -281,9 +336,9 @@ def random_instance(num_players: int, num_arms: int, seed: int) -> MaxMinInstanc
     ValueError
         If an argument is out of its range.
     """
-    check_integer("num_players", num_players)
-    check_integer("num_arms", num_arms, low=num_players)
-    rng = np.random.default_rng(check_integer("seed", seed, low=0))
+    num_players = check_integer("num_players", num_players)
+    num_arms = check_integer("num_arms", num_arms, low=num_players)
+    rng = np.random.default_rng(check_integer("seed", seed, low=0, high=None))
     return MaxMinInstance(rng.random((num_players, num_arms)))
 
 
@@ -356,14 +411,14 @@ class RunResult:
         Raises
         ------
         ValueError
-            If ``grid`` is not one-dimensional or leaves [0, T].
+            If ``grid`` is not one-dimensional, is not real and finite, or leaves [0, T].
 
         Notes
         -----
         Algorithms that know T depend on it: R(t) read here, t < T, is not R(t) of a run whose
         horizon is t, where the confidence intervals are narrower.
         """
-        grid = np.asarray(grid, dtype=float)
+        grid = as_reals("grid", grid)
         if grid.ndim != 1 or not ((grid >= 0) & (grid <= self.horizon)).all():
             raise ValueError(f"grid must be 1-D with times in [0, {self.horizon}]")
         rows = zip(self.times, self.cum_regret, strict=True)
@@ -413,6 +468,11 @@ def collect(runs: Sequence[Run]) -> RunResult:
     -------
     RunResult
         The runs in the given order.
+
+    Raises
+    ------
+    ValueError
+        If some runs have ``eliminated_in`` and others do not.
     """
     curves = [run.corners() for run in runs]
     width = max(len(times) for times, _ in curves)
@@ -425,6 +485,8 @@ def collect(runs: Sequence[Run]) -> RunResult:
         for name in ("epochs", "comm_rounds", "comm_regret", "failures")
     }
     fell = [run.eliminated_in for run in runs if run.eliminated_in is not None]
+    if fell and len(fell) < len(runs):
+        raise ValueError(f"{len(fell)} of {len(runs)} runs have eliminated_in: it must be all or 0")
     return RunResult(
         times=np.array([filled(times) for times, _ in curves]),
         cum_regret=np.array([filled(regret) for _, regret in curves]),
@@ -435,7 +497,7 @@ def collect(runs: Sequence[Run]) -> RunResult:
 
 def start_runs(
     instance: MaxMinInstance, horizon: int, n_seeds: int, rng: int | np.random.Generator
-) -> list[np.random.Generator]:
+) -> tuple[int, list[np.random.Generator]]:
     """Check the arguments that every simulation takes, and make one random stream a run.
 
     Parameters
@@ -443,15 +505,17 @@ def start_runs(
     instance : MaxMinInstance
         The problem.
     horizon : int
-        Number of rounds T, at least 1.
+        Number of rounds T, in 1..2^63-1.
     n_seeds : int
         Number of independent runs S, at least 1.
     rng : int or numpy.random.Generator
-        Seed (at least 0), or a generator to spawn the streams from.
+        Seed (at least 0), or a generator to spawn the streams from: no number is drawn from it.
 
     Returns
     -------
-    list of numpy.random.Generator
+    horizon : int
+        T.
+    streams : list of numpy.random.Generator
         S streams. The first streams do not depend on how many there are.
 
     Raises
@@ -461,34 +525,16 @@ def start_runs(
     ValueError
         If a number is out of its range.
     """
-    if not isinstance(instance, MaxMinInstance):
-        raise TypeError(f"instance must be a MaxMinInstance, got {type(instance).__name__}")
-    check_integer("horizon", horizon)
-    check_integer("n_seeds", n_seeds)
-    if isinstance(rng, np.random.Generator):
-        return rng.spawn(n_seeds)
-    if isinstance(rng, bool) or not isinstance(rng, int | np.integer):
-        raise TypeError(f"rng must be an integer seed or a Generator, got {type(rng).__name__}")
-    return np.random.default_rng(check_integer("rng", rng, low=0)).spawn(n_seeds)
+    check_type("instance", instance, MaxMinInstance)
+    horizon, n_seeds = check_integer("horizon", horizon), check_integer("n_seeds", n_seeds)
+    if not isinstance(rng, np.random.Generator):
+        if isinstance(rng, bool) or not isinstance(rng, int | np.integer):
+            raise TypeError(f"rng must be an integer seed or a Generator, got {type(rng).__name__}")
+        rng = np.random.default_rng(check_integer("rng", rng, low=0, high=None))
+    return horizon, rng.spawn(n_seeds)
 
 
-def check_integer(name: str, value: int, low: int = 1) -> int:
-    """Return ``value`` if it is an integer of at least ``low``; raise ValueError otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
-        raise ValueError(f"{name} must be an integer >= {low}, got {value!r}")
-    return int(value)
-
-
-def check_positive(name: str, value: float) -> float:
-    """Return ``value`` if it is a finite number above 0; raise ValueError otherwise."""
-    numeric = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not numeric or not 0 < value < math.inf:
-        raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
-    return float(value)
-
-
-def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    """Return ``value`` if it is one of ``allowed``; raise ValueError otherwise."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
-    return value
+def blocks(rounds: int) -> Iterator[int]:
+    """Cut a number of rounds into blocks of at most BLOCK."""
+    for start in range(0, rounds, BLOCK):
+        yield min(BLOCK, rounds - start)

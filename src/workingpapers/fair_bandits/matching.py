@@ -14,6 +14,14 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from workingpapers.fair_bandits.arguments import (
+    as_array,
+    as_reals,
+    check_choice,
+    check_integer,
+    check_pairs,
+)
+
 __all__ = [
     "allowed_pairs",
     "bottleneck_matching",
@@ -50,7 +58,8 @@ def bottleneck_matching(weights: ArrayLike) -> tuple[float, NDArray[np.int_]]:
     Raises
     ------
     ValueError
-        If ``weights`` is not two-dimensional, is empty, has more rows than columns, or holds NaN.
+        If ``weights`` is not two-dimensional, is empty, has more rows than columns, holds NaN, is
+        masked, or holds other things than real numbers.
 
     Examples
     --------
@@ -58,10 +67,8 @@ def bottleneck_matching(weights: ArrayLike) -> tuple[float, NDArray[np.int_]]:
     >>> value, matching.tolist()
     (0.5, [1, 0])
     """
-    weights = np.asarray(weights, dtype=float)
-    _check_shape("weights", weights)
-    if np.isnan(weights).any():
-        raise ValueError("weights must not hold NaN")
+    weights = as_reals("weights", weights, infinite=True)
+    check_pairs("weights", weights)
     values = np.unique(weights)
     feasible, infeasible = 0, len(values)  # every pair reaches the smallest entry
     while infeasible - feasible > 1:
@@ -91,7 +98,7 @@ def maximum_matching(graph: ArrayLike) -> NDArray[np.int_]:
     ValueError
         If ``graph`` is not a boolean matrix with 1 <= N <= K.
     """
-    graph = _as_graph(graph)
+    graph = as_graph(graph)
     # With weight 1 on the pairs of the graph, the heaviest assignment uses the most of them.
     player, arm = linear_sum_assignment(graph, maximize=True)
     return np.where(graph[player, arm], arm, -1)
@@ -142,7 +149,7 @@ def allowed_pairs(graph: ArrayLike) -> NDArray[np.bool_]:
     ValueError
         If ``graph`` is not a boolean matrix with 1 <= N <= K.
     """
-    graph = _as_graph(graph)
+    graph = as_graph(graph)
     matching = maximum_matching(graph)
     if (matching < 0).any():
         return np.zeros_like(graph)
@@ -182,12 +189,10 @@ def forced_matching(
     ValueError
         If no matching of the graph contains the pair, or an argument is out of its range.
     """
-    graph = _as_graph(graph)
-    if not (0 <= player < graph.shape[0] and 0 <= arm < graph.shape[1]):
-        raise ValueError(f"pair ({player}, {arm}) must lie in a graph of shape {graph.shape}")
-    weights = np.zeros(graph.shape) if prefer is None else np.asarray(prefer, dtype=float)
-    if weights.shape != graph.shape or not np.isfinite(weights).all():
-        raise ValueError(f"prefer must be finite and of shape {graph.shape}")
+    graph = as_graph(graph)
+    player = check_integer("player", player, low=0, high=graph.shape[0] - 1)
+    arm = check_integer("arm", arm, low=0, high=graph.shape[1] - 1)
+    weights = 0.0 if prefer is None else as_reals("prefer", prefer, graph.shape)
     cost = np.where(graph, -weights, np.inf)
     cost[player, np.arange(graph.shape[1]) != arm] = np.inf
     try:
@@ -218,9 +223,9 @@ def edge_coloring(graph: ArrayLike) -> NDArray[np.int_]:
     ValueError
         If ``graph`` is not a boolean matrix.
     """
-    left = np.array(graph)
-    if left.ndim != 2 or left.dtype != bool:
-        raise ValueError(f"graph must be a 2-D boolean array, got {left.ndim}-D {left.dtype}")
+    left = as_array("graph", graph, "boolean").copy()
+    if left.ndim != 2:
+        raise ValueError(f"graph must be 2-D, got {left.ndim}-D")
     colors = np.full(left.shape, -1)
     color = 0
     while left.any():
@@ -263,9 +268,8 @@ def exploration_cover(graph: ArrayLike, mode: Cover = "structured") -> NDArray[n
         If the graph has no pair, a pair lies in no matching, ``mode`` is unknown, or ``graph`` is
         not a boolean matrix with 1 <= N <= K.
     """
-    graph = _as_graph(graph)
-    if mode not in get_args(Cover):
-        raise ValueError(f"mode must be one of {get_args(Cover)}, got {mode!r}")
+    graph = as_graph(graph)
+    check_choice("mode", mode, get_args(Cover))
     return _cover(graph.tobytes(), graph.shape, mode).copy()
 
 
@@ -313,17 +317,8 @@ def _complete_cover(
     return matchings
 
 
-def _as_graph(graph: ArrayLike) -> NDArray[np.bool_]:
-    graph = np.asarray(graph)
-    if graph.dtype != bool:
-        raise ValueError(f"graph must be boolean, got {graph.dtype}")
-    _check_shape("graph", graph)
+def as_graph(graph: ArrayLike, name: str = "graph") -> NDArray[np.bool_]:
+    """Return a boolean matrix with 1 <= N <= K; raise ValueError for anything else."""
+    graph = as_array(name, graph, "boolean")
+    check_pairs(name, graph)
     return graph
-
-
-def _check_shape(name: str, matrix: NDArray) -> None:
-    if matrix.ndim != 2 or not 1 <= matrix.shape[0] <= matrix.shape[1]:
-        raise ValueError(
-            f"{name} must be 2-D with at least one player and at least as many arms as players, "
-            f"got shape {matrix.shape}"
-        )

@@ -5,13 +5,13 @@ loop over rounds with free communication, and players that act out the whole col
 """
 
 import itertools
-import math
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from workingpapers.fair_bandits.arguments import check_integer, check_positive, check_type
 from workingpapers.fair_bandits.communication import (
     code_length,
     decode,
@@ -19,14 +19,12 @@ from workingpapers.fair_bandits.communication import (
     hopping_arms,
     musical_chairs_length,
 )
-from workingpapers.fair_bandits.elimination import DFE, eliminate
+from workingpapers.fair_bandits.elimination import DFE, block_length, eliminate
 from workingpapers.fair_bandits.instances import (
     MaxMinInstance,
     Run,
     RunResult,
     alone,
-    check_integer,
-    check_positive,
     collect,
     start_runs,
 )
@@ -48,9 +46,16 @@ class Environment:
         The problem.
     rng : numpy.random.Generator
         Source of the rewards. Every round draws N numbers, whatever is played.
+
+    Raises
+    ------
+    TypeError
+        If an argument has the wrong type.
     """
 
     def __init__(self, instance: MaxMinInstance, rng: np.random.Generator) -> None:
+        check_type("instance", instance, MaxMinInstance)
+        check_type("rng", rng, np.random.Generator)
         self.instance = instance
         self.rng = rng
 
@@ -74,14 +79,9 @@ class Environment:
         ValueError
             If ``arms`` are not N integers in 0..K-1.
         """
-        arms = np.asarray(arms)
-        num_players, num_arms = self.instance.means.shape
-        if arms.shape != (num_players,) or arms.dtype.kind not in "iu":
-            raise ValueError(f"arms must be {num_players} integers, got {arms!r}")
-        if arms.min() < 0 or arms.max() >= num_arms:
-            raise ValueError(f"arms must lie in 0..{num_arms - 1}, got {arms!r}")
-        clear = alone(arms, num_arms)
-        return self.instance.rewards(arms, 1, self.rng)[0] * clear, ~clear
+        rewards = self.instance.rewards(arms, 1, self.rng)[0]  # which checks the arms
+        clear = alone(np.asarray(arms, dtype=int), self.instance.num_arms)
+        return rewards * clear, ~clear
 
 
 def simulate_round_by_round(
@@ -112,13 +112,14 @@ def simulate_round_by_round(
     Raises
     ------
     TypeError
-        If ``instance`` or ``rng`` has the wrong type.
+        If ``algorithm``, ``instance`` or ``rng`` has the wrong type.
     ValueError
         If a number is out of its range, or the algorithm communicates at a cost or commits.
     """
+    check_type("algorithm", algorithm, DFE)
     if algorithm.communication != "free" or algorithm.tol != 0:
         raise ValueError("algorithm must have communication='free' and tol=0")
-    streams = start_runs(instance, horizon, n_seeds, rng)
+    horizon, streams = start_runs(instance, horizon, n_seeds, rng)
     return collect([_play_rounds(algorithm, instance, horizon, stream) for stream in streams])
 
 
@@ -133,7 +134,7 @@ def _play_rounds(
     for epoch in itertools.count():
         left = horizon - sum(lengths)
         matchings = exploration_cover(plausible, algorithm.cover)
-        block = math.ceil(algorithm.growth**epoch)
+        block = block_length(algorithm.growth, epoch)
         schedule = (matching for matching in matchings for _ in range(block))
         lengths.append(min(left, len(matchings) * block))
         regrets.append(_explore(environment, itertools.islice(schedule, left), counts, sums))
@@ -204,9 +205,9 @@ class DFEPlayer:
     num_arms : int
         Number of arms K.
     horizon : int
-        Number of rounds T.
+        Number of rounds T, in 2..2^63-1: one round is not enough to find a seat.
     sigma : float
-        Sub-Gaussian scale of the rewards.
+        Sub-Gaussian scale of the rewards, above 0.
     rng : numpy.random.Generator
         The player's own randomness, used for musical chairs only.
 
@@ -221,6 +222,8 @@ class DFEPlayer:
 
     Raises
     ------
+    TypeError
+        If ``algorithm`` or ``rng`` has the wrong type.
     ValueError
         If an argument is out of its range.
     """
@@ -233,11 +236,13 @@ class DFEPlayer:
         sigma: float,
         rng: np.random.Generator,
     ) -> None:
+        check_type("algorithm", algorithm, DFE)
+        check_type("rng", rng, np.random.Generator)
         if algorithm.communication != "collision":
             raise ValueError("algorithm must have communication='collision'")
         self.algorithm = algorithm
         self.num_arms = check_integer("num_arms", num_arms)
-        self.horizon = check_integer("horizon", horizon)
+        self.horizon = check_integer("horizon", horizon, low=2)
         self.sigma = check_positive("sigma", sigma)
         self.rng = rng
         self.rank = self.num_players = -1
@@ -305,12 +310,12 @@ class DFEPlayer:
 
     def _explore(self, epoch: int) -> Script:
         for matching in exploration_cover(self.plausible, self.algorithm.cover):
-            block = math.ceil(self.algorithm.growth**epoch)
-            self.counts[range(self.num_players), matching] += block
+            block = block_length(self.algorithm.growth, epoch)
             arm = int(matching[self.rank])
             for _ in range(block):
                 reward, _ = yield arm
                 self.sums[arm] += reward
+            self.counts[range(self.num_players), matching] += block
 
     def _report(self) -> Generator[int, tuple[float, bool], NDArray[np.int_]]:
         """Followers send their means; the leader renews the confidence bounds."""

@@ -9,12 +9,13 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from workingpapers.fair_bandits.instances import (
-    MaxMinInstance,
+from workingpapers.fair_bandits.arguments import (
+    as_array,
     check_integer,
     check_positive,
-    hard_instance,
+    check_type,
 )
+from workingpapers.fair_bandits.instances import MaxMinInstance, check_hard
 
 __all__ = [
     "confidence_radius",
@@ -39,7 +40,7 @@ def confidence_radius(
     counts : array_like of int
         Numbers of rewards n, at least 0.
     horizon : int
-        Number of rounds T, at least 1.
+        Number of rounds T, in 1..2^63-1.
     c : float
         Exploration constant, above 0. The guarantee takes 4; the experiments also show 1.5.
     sigma : float
@@ -48,19 +49,19 @@ def confidence_radius(
     Returns
     -------
     ndarray
-        Radii, of the shape of ``counts``; infinite where n = 0.
+        Radii, of the shape of ``counts`` (a scalar for one count); infinite where n = 0.
 
     Raises
     ------
     ValueError
         If an argument is out of its range.
     """
-    counts = np.asarray(counts)
-    if counts.dtype.kind not in "iu" or (counts < 0).any():
-        raise ValueError("counts must be integers >= 0")
+    counts = as_array("counts", counts, "integers")
+    if counts.min(initial=0) < 0:
+        raise ValueError(f"counts must be integers >= 0, got {counts.min()}")
     log_horizon = math.log(check_integer("horizon", horizon))
     scale = check_positive("sigma", sigma) * math.sqrt(check_positive("c", c) * log_horizon)
-    return np.where(counts > 0, scale / np.sqrt(np.maximum(counts, 1)), np.inf)
+    return np.where(counts > 0, scale / np.sqrt(np.maximum(counts, 1)), np.inf)[()]
 
 
 def failure_probability(num_players: int, num_arms: int, horizon: int, c: float = 4.0) -> float:
@@ -73,7 +74,7 @@ def failure_probability(num_players: int, num_arms: int, horizon: int, c: float 
     Parameters
     ----------
     num_players, num_arms, horizon : int
-        N, K and T, at least 1.
+        N, K and T, in 1..2^63-1.
     c : float
         Exploration constant, above 0.
 
@@ -106,15 +107,15 @@ def cover_bound(num_players: int, num_arms: int) -> int:
     Returns
     -------
     int
-        ``N^2 - N + 1 + max(N, K - N)``, at most N^2 + K for K >= 2.
+        ``N^2 - N + 1 + max(N, K - N)``, never above N^2 + K.
 
     Raises
     ------
     ValueError
         If an argument is out of its range.
     """
-    check_integer("num_players", num_players)
-    check_integer("num_arms", num_arms, low=num_players)
+    num_players = check_integer("num_players", num_players)
+    num_arms = check_integer("num_arms", num_arms, low=num_players)
     return num_players * (num_players - 1) + 1 + max(num_players, num_arms - num_players)
 
 
@@ -130,7 +131,7 @@ def elimination_epoch(gap: float, horizon: int, c: float = 4.0, sigma: float = 1
     gap : float
         The pair's gap, above 0.
     horizon : int
-        Number of rounds T, at least 1.
+        Number of rounds T, in 1..2^63-1.
     c, sigma : float
         Exploration constant and scale of the rewards, above 0.
 
@@ -170,7 +171,7 @@ def upper_bound(instance: MaxMinInstance, horizon: int, c: float = 4.0) -> float
     instance : MaxMinInstance
         The problem.
     horizon : int
-        Number of rounds T, at least 1.
+        Number of rounds T, in 1..2^63-1.
     c : float
         Exploration constant, above 0.
 
@@ -181,9 +182,13 @@ def upper_bound(instance: MaxMinInstance, horizon: int, c: float = 4.0) -> float
 
     Raises
     ------
+    TypeError
+        If ``instance`` is not a MaxMinInstance.
     ValueError
-        If an argument is out of its range.
+        If a number is out of its range.
     """
+    check_type("instance", instance, MaxMinInstance)
+    horizon, c = check_integer("horizon", horizon), check_positive("c", c)
     shape = instance.means.shape
     failure = failure_probability(*shape, horizon, c)
     if instance.min_gap == math.inf:
@@ -211,7 +216,7 @@ def lower_bound_slope(a: int, b: int, delta: float, sigma: float = 1.0, extra: i
     a, b : int
         Sizes of the two sets, at least 1.
     delta : float
-        Gap of the hard pairs, in (0, 1/2).
+        Gap of the hard pairs, in (1e-12, 1/2).
     sigma : float
         Standard deviation of the Gaussian rewards, above 0.
     extra : int
@@ -228,6 +233,6 @@ def lower_bound_slope(a: int, b: int, delta: float, sigma: float = 1.0, extra: i
     ValueError
         If an argument is out of its range.
     """
-    hard_instance(a, b, delta, extra)  # the same ranges
+    a, b, delta, extra = check_hard(a, b, delta, extra)
     cycles = a * b * min(delta, 1 / (2 * min(a, b)))
     return max(cycles, extra * delta) * 2 * check_positive("sigma", sigma) ** 2 / delta**2

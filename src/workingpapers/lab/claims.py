@@ -1,15 +1,14 @@
 """A paper's claims as data, and the rule by which one holds."""
 
 import inspect
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from workingpapers.lab.arguments import is_finite
 from workingpapers.lab.statistics import Estimate
 
 
@@ -33,7 +32,7 @@ class Claim:
     measure : callable
         ``measure(table, ...)`` takes the table of each experiment, in that order, and returns an
         :class:`Estimate` at level 0.95. The first line of its docstring says what is measured;
-        without a docstring its name does.
+        if there is none its name does.
     at_least, at_most : float, optional
         The thresholds; at least one is given, and ``at_least <= at_most``.
     note : str, optional
@@ -61,7 +60,7 @@ class Claim:
                 raise ValueError(f"{name} must be a text that is not empty; got {text!r}")
         if not isinstance(self.note, str):
             raise TypeError(f"note must be a text; got {self.note!r}")
-        names = self.experiments
+        names = self.experiments if isinstance(self.experiment, Sequence) else ()
         if not names or not all(isinstance(name, str) and name for name in names):
             raise TypeError(f"experiment must be a name or names; got {self.experiment!r}")
         if not callable(self.measure):
@@ -78,7 +77,7 @@ class Claim:
         """What is measured, in words."""
         doc = inspect.getdoc(self.measure) if hasattr(self.measure, "__name__") else None
         name = getattr(self.measure, "__name__", type(self.measure).__name__)
-        return doc.splitlines()[0].rstrip(".") if doc else name.replace("_", " ")
+        return (doc or "").partition("\n")[0].strip(" .") or name.replace("_", " ")
 
     @property
     def threshold(self) -> str:
@@ -99,7 +98,7 @@ class Claim:
             bound = getattr(self, name)
             if bound is None:
                 continue
-            if isinstance(bound, bool) or not isinstance(bound, Real) or not math.isfinite(bound):
+            if isinstance(bound, bool) or not is_finite(bound):
                 raise ValueError(f"{name} must be a finite number or None; got {bound!r}")
         if None not in (self.at_least, self.at_most) and self.at_least > self.at_most:
             raise ValueError(
@@ -107,12 +106,12 @@ class Claim:
             )
 
 
-def evaluate(claims: Sequence[Claim], tables: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
+def evaluate(claims: Iterable[Claim], tables: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
     """Measure the claims on the tables.
 
     Parameters
     ----------
-    claims : sequence of Claim
+    claims : iterable of Claim
         With different ids.
     tables : mapping of str to pandas.DataFrame
         The table of each experiment, by name.
@@ -131,6 +130,7 @@ def evaluate(claims: Sequence[Claim], tables: Mapping[str, pd.DataFrame]) -> lis
     TypeError
         If a measure does not return an :class:`Estimate`.
     """
+    claims = list(claims)
     check_claims(claims, tables)
     return [_record(claim, _estimate(claim, tables)) for claim in claims]
 

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from workingpapers.lab.arguments import check_count
+from workingpapers.lab.arguments import check_count, names_problem
 from workingpapers.lab.store import RunStore, run_key
-from workingpapers.lab.workers import Outcome, finished_runs
+from workingpapers.lab.tables import table_of
+from workingpapers.lab.workers import Outcome, check_place, finished_runs
 
 Scalar = str | int | float | bool | None
 Case = dict[str, Scalar]
@@ -30,7 +31,8 @@ class Experiment:
     Parameters
     ----------
     name : str
-        A letter, then letters, digits, ``-`` and ``_`` (it becomes part of file names).
+        An ASCII letter, then ASCII letters, digits, ``-`` and ``_`` (it becomes part of file
+        names).
     run : callable
         ``run(seed, **case) -> Mapping[str, float]``: a function defined at the top level of a
         module, so that other processes can be sent it. It returns the metrics of one run: finite
@@ -54,11 +56,11 @@ class Experiment:
     seeds: int
 
     def __post_init__(self):
-        if not isinstance(self.name, str) or not re.fullmatch(r"[A-Za-z][\w-]*", self.name):
+        if not isinstance(self.name, str) or not re.fullmatch("[A-Za-z][A-Za-z0-9_-]*", self.name):
             raise ValueError(
-                f"name must be a letter, then letters, digits, - and _; got {self.name!r}"
+                f"name must be an ASCII letter, then letters, digits, - and _; got {self.name!r}"
             )
-        check_count("seeds", self.seeds, least=1)
+        object.__setattr__(self, "seeds", check_count("seeds", self.seeds, least=1))
         object.__setattr__(self, "cases", _checked_cases(self.cases))
         _check_run(self.run, self.cases)
 
@@ -69,8 +71,8 @@ def product(**grid: Iterable[Scalar]) -> list[Case]:
     Parameters
     ----------
     **grid : iterables
-        The values of each argument, at least one value each (not a string). The last argument
-        varies fastest.
+        The values of each argument, at least one value each, in an order of their own (not a
+        text, set or mapping). The last argument varies fastest.
 
     Returns
     -------
@@ -80,7 +82,7 @@ def product(**grid: Iterable[Scalar]) -> list[Case]:
     Raises
     ------
     TypeError
-        If the values of an argument are a string or cannot be iterated over.
+        If the values of an argument are a text, set or mapping, or cannot be iterated over.
     ValueError
         If an argument has no values.
     """
@@ -165,7 +167,10 @@ def run_experiment(
     ImportError
         If ``scheduler`` is given and Dask is not installed.
     """
+    if not isinstance(experiment, Experiment):
+        raise TypeError(f"experiment must be an Experiment; got {experiment!r}")
     check_count("first_seed", first_seed, least=0)
+    check_place(jobs, scheduler)
     seeds = range(first_seed, first_seed + experiment.seeds)
     runs = [(case, seed) for case in experiment.cases for seed in seeds]
     kept = None if store is None else RunStore(Path(store), store_header(experiment, stamp))
@@ -179,9 +184,8 @@ def run_experiment(
     bar = tqdm(total=len(runs), initial=len(runs) - len(pending), desc=experiment.name, **hidden)
     with bar:
         _collect(experiment, outcomes, stop, done, kept, bar)
-    return pd.DataFrame(
-        [{"seed": seed, **case, **done[run_key(case, seed)]} for case, seed in runs]
-    )
+    rows = [{"seed": seed, **case, **done[run_key(case, seed)]} for case, seed in runs]
+    return table_of(list(rows[0]), [[row[name] for name in rows[0]] for row in rows])
 
 
 def _collect(
@@ -223,7 +227,8 @@ def store_header(experiment: Experiment, stamp: Mapping[str, str] | None) -> dic
 
 def _failure(experiment: Experiment, outcome: Outcome, done: Mapping) -> RuntimeError | None:
     """Return what is wrong with a run, as an error that names its case and seed."""
-    problem = outcome.problem or _name_problem(experiment, outcome.metrics, done)
+    others = next(iter(done.values()), outcome.metrics)
+    problem = outcome.problem or names_problem(outcome.metrics, others, experiment.cases[0])
     if problem is None:
         return None
     error = RuntimeError(
@@ -233,15 +238,6 @@ def _failure(experiment: Experiment, outcome: Outcome, done: Mapping) -> Runtime
     if outcome.trace:
         error.add_note(outcome.trace)
     return error
-
-
-def _name_problem(experiment: Experiment, metrics: Mapping, done: Mapping) -> str | None:
-    """Return what is wrong with the metrics' names, given those of the runs already done."""
-    expected = next(iter(done.values()), metrics)
-    if set(metrics) != set(expected):
-        return f"its metrics are {sorted(metrics)}, those of other runs {sorted(expected)}"
-    taken = {"seed", *experiment.cases[0]} & set(metrics)
-    return f"metrics may not be named like the arguments {sorted(taken)}" if taken else None
 
 
 def _checked_cases(cases: Sequence[Mapping[str, Scalar]]) -> tuple[Case, ...]:
@@ -299,7 +295,8 @@ def _check_run(run: Callable, cases: Sequence[Case]) -> None:
 
 
 def _grid_values(name: str, values: Iterable[Scalar]) -> list[Scalar]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    unordered = isinstance(values, str | bytes | Set | Mapping)
+    if unordered or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a sequence of values; got {values!r}")
     values = list(values)
     if not values:

@@ -109,11 +109,12 @@ def _what_counts(file: Path) -> bytes:
     """Return the content of a file without the lines that cannot change what it does."""
     if file.suffix != ".py":
         return file.read_bytes()
-    text = file.read_text(encoding="utf-8")
-    lines = text.split("\n")
     try:
+        with tokenize.open(file) as stream:  # hears the file's own declaration of its encoding
+            text = stream.read()
+        lines = text.split("\n")
         ignored = set(_idle_lines(text, lines)) | set(_docstring_lines(text, lines))
-    except (SyntaxError, tokenize.TokenError) as error:
+    except (SyntaxError, ValueError, tokenize.TokenError) as error:
         raise ValueError(f"source {file} is not Python: {error}") from None
     counted = [line for number, line in enumerate(lines, start=1) if number not in ignored]
     return "\n".join(counted).rstrip().encode()

@@ -10,11 +10,12 @@ from types import ModuleType
 
 import pandas as pd
 
-from workingpapers.lab.claims import check_claims, evaluate
+from workingpapers.lab.claims import Claim, check_claims, evaluate
 from workingpapers.lab.experiments import Experiment, run_experiment, store_header
 from workingpapers.lab.provenance import fingerprint, machine, versions
-from workingpapers.lab.results import Results, table_record, write_results
+from workingpapers.lab.results import Results, check_results, file_name, write_results
 from workingpapers.lab.store import stored_header
+from workingpapers.lab.tables import table_record
 
 
 def reproduce(
@@ -35,8 +36,8 @@ def reproduce(
     """Run a benchmark's experiments, evaluate its claims, and write the result file.
 
     Finished runs are kept beside the result file until it is written, so that an interrupted
-    command goes on where it was. Runs made with another source, device or version of a package
-    are thrown away, with a notice.
+    command goes on where it was. Runs made with another source, device or version of a package,
+    and a file of runs that was cut off in its first line, are thrown away, with a notice.
 
     Parameters
     ----------
@@ -80,62 +81,73 @@ def reproduce(
         If a run fails; the message names its case and seed.
     """
     started = time.monotonic()
-    experiments = _planned(benchmark_module, slug, scale, device, seeds)
+    experiments, claims = _planned(benchmark_module, slug, scale, device, seeds)
     place = {"jobs": jobs, "scheduler": scheduler, "progress": progress}
     if dry_run:
         for experiment in experiments:
             run_experiment(_first_two_runs(experiment), **place)
         return None
 
+    draft = Results(
+        slug=slug,
+        scale=scale,
+        command=command,
+        created=_now(),
+        duration_s=0.0,
+        versions=versions(),
+        machine=machine(),
+        source=fingerprint(sources),
+        experiments={},
+        claims=[],
+    )
+    check_results(draft, "what is to be reproduced")  # before any time is spent
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    stamp = {"source": fingerprint(sources), "device": device, **versions()}
+    stamp = {"source": draft.source, "device": device, **draft.versions}
     stores = [folder / f"{slug}-{scale}.{one.name}.partial.jsonl" for one in experiments]
     tables = {}
     for experiment, store in zip(experiments, stores, strict=True):
         _discard_other(store, store_header(experiment, stamp))
         tables[experiment.name] = run_experiment(experiment, store=store, stamp=stamp, **place)
 
-    path = folder / (f"{slug}.json" if scale == "laptop" else f"{slug}-{scale}.json")
-    results = Results(
-        slug=slug,
-        scale=scale,
-        command=command,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    path = folder / file_name(slug, scale)
+    results = replace(
+        draft,
+        created=_now(),
         duration_s=round(time.monotonic() - started, 1),
-        versions=versions(),
-        machine=machine(),
-        source=stamp["source"],
         experiments=_records(experiments, tables),
-        claims=evaluate(benchmark_module.CLAIMS, tables),
+        claims=evaluate(claims, tables),
     )
     write_results(path, results)
     for store in stores:
-        store.unlink()
+        store.unlink(missing_ok=True)  # the same command may have run twice at a time
     return path
 
 
 def _planned(
     benchmark: ModuleType, slug: str, scale: str, device: str, seeds: int | None
-) -> list[Experiment]:
-    """Return the experiments to run, or raise before any time is spent on them."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", slug):
+) -> tuple[list[Experiment], list[Claim]]:
+    """Return the experiments and claims, or raise before any time is spent on them."""
+    if not isinstance(slug, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", slug):
         raise ValueError(f"slug must be in snake_case; got {slug!r}")
     missing = {"SCALES", "DEVICES", "plan", "CLAIMS"} - set(dir(benchmark))
     if missing:
         raise ValueError(f"the benchmark of {slug!r} must define {sorted(missing)}; it does not")
-    if scale not in benchmark.SCALES:
-        raise ValueError(f"scale must be one of {list(benchmark.SCALES)}; got {scale!r}")
-    if device not in benchmark.DEVICES:
-        raise ValueError(f"device must be one of {list(benchmark.DEVICES)}; got {device!r}")
+    for name, value, plural in (("scale", scale, "SCALES"), ("device", device, "DEVICES")):
+        known = getattr(benchmark, plural)
+        if isinstance(known, str):  # in which "lap" would be one of "laptop"
+            raise TypeError(f"{plural} must be a tuple of str; got {known!r}")
+        if value not in known:
+            raise ValueError(f"{name} must be one of {list(known)}; got {value!r}")
     experiments = list(benchmark.plan(scale, device))
     names = [experiment.name for experiment in experiments]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"plan must give experiments with different names; got {names}")
-    check_claims(benchmark.CLAIMS, names)
-    if seeds is None:
-        return experiments
-    return [replace(experiment, seeds=seeds) for experiment in experiments]
+    claims = list(benchmark.CLAIMS)
+    check_claims(claims, names)
+    if seeds is not None:
+        experiments = [replace(experiment, seeds=seeds) for experiment in experiments]
+    return experiments, claims
 
 
 def _first_two_runs(experiment: Experiment) -> Experiment:
@@ -145,12 +157,15 @@ def _first_two_runs(experiment: Experiment) -> Experiment:
 
 
 def _discard_other(store: Path, header: dict) -> None:
-    """Remove a store that was left by a run whose results would not be the same."""
-    found = stored_header(store)
-    if found is None or found == header:
+    """Remove a store that is not of this header: of other results, or cut off in its header."""
+    if not store.exists() or stored_header(store) == header:
         return
-    print(f"{store.name}: left by a run with another source, device or version; starting anew")
-    store.unlink()
+    print(f"{store.name}: not left by a run of this source, device and versions; starting anew")
+    store.unlink(missing_ok=True)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _records(experiments: Sequence[Experiment], tables: dict[str, pd.DataFrame]) -> dict[str, dict]:

@@ -2,12 +2,16 @@
 
 import json
 import os
+import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from workingpapers.lab.arguments import is_finite
+from workingpapers.lab.tables import table_of
 
 VERSION = 1
 
@@ -48,12 +52,12 @@ _CLAIM = _record_of(
 )
 _SCHEMA = _record_of(
     schema={"const": VERSION},
-    slug={"type": "string", "pattern": r"^[a-z][a-z0-9_]*$"},
+    slug={"type": "string", "pattern": r"\A[a-z][a-z0-9_]*\Z"},
     scale=_WORD,
     command=_WORD,
     created={
         "type": "string",
-        "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|\+00:00)$",
+        "pattern": r"\A\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|\+00:00)\Z",
     },
     duration_s={"type": "number", "minimum": 0},
     versions={
@@ -64,7 +68,7 @@ _SCHEMA = _record_of(
     machine=_record_of(
         processor=_TEXT, cores=_COUNT, memory_gib={"type": "number", "minimum": 0}, system=_WORD
     ),
-    source={"type": "string", "pattern": r"^[0-9a-f]{64}$"},
+    source={"type": "string", "pattern": r"\A[0-9a-f]{64}\Z"},
     experiments={"type": "object", "additionalProperties": _EXPERIMENT},
     claims={"type": "array", "items": _CLAIM},
 )
@@ -130,26 +134,7 @@ class Results:
         if name not in self.experiments:
             raise ValueError(f"name must be one of {sorted(self.experiments)}; got {name!r}")
         experiment = self.experiments[name]
-        return pd.DataFrame(experiment["rows"], columns=experiment["columns"])
-
-
-def table_record(table: pd.DataFrame, seeds: int) -> dict[str, Any]:
-    """Return a table as it stands in a result file.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        Columns of strings, numbers, bools or None.
-    seeds : int
-        Number of seeds a case.
-
-    Returns
-    -------
-    dict
-        ``columns``, ``rows`` (lists of JSON scalars) and ``seeds``.
-    """
-    cells = table.astype(object).where(table.notna(), None)
-    return {"columns": list(table.columns), "rows": cells.to_numpy().tolist(), "seeds": seeds}
+        return table_of(experiment["columns"], experiment["rows"])
 
 
 def write_results(path: Path | str, results: Results) -> None:
@@ -165,15 +150,15 @@ def write_results(path: Path | str, results: Results) -> None:
     Raises
     ------
     ValueError
-        If the results are not as the schema wants them.
+        If the results are not as the schema wants them; the message names the field.
     OSError
         If the file cannot be written.
     """
     path = Path(path)
+    check_results(results, f"results for {path}")
     record = {"schema": VERSION, **asdict(results)}
-    _check_record(record, f"results for {path}")
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    new = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
     try:
         with new.open("w", encoding="utf-8") as file:
             file.write(text)
@@ -201,8 +186,9 @@ def read_results(path: Path | str) -> Results:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the file is cut off, has another schema version, or is not as the schema wants it. Each
-        message names the file and the command that makes it anew.
+        If the file is cut off, has another schema version, is not as the schema wants it, or is
+        not called as :func:`file_name` says. Each message names the file and the command that
+        makes it anew.
     """
     path = Path(path)
     remedy = f"make it anew with `{_command_for(path)}`"
@@ -210,7 +196,7 @@ def read_results(path: Path | str) -> Results:
         raise FileNotFoundError(f"result file {path} does not exist; {remedy}")
     try:
         record = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"result file {path} is cut off or not JSON ({error}); {remedy}") from None
     found = record.get("schema") if isinstance(record, dict) else None
     if found != VERSION:
@@ -221,24 +207,49 @@ def read_results(path: Path | str) -> Results:
         _check_record(record, f"result file {path}")
     except ValueError as error:
         raise ValueError(f"{error}; {remedy}") from None
-    return Results(**{field.name: record[field.name] for field in fields(Results)})
+    results = Results(**{field.name: record[field.name] for field in fields(Results)})
+    if path.name != file_name(results.slug, results.scale):
+        raise ValueError(
+            f"result file {path} must be called {file_name(results.slug, results.scale)}, "
+            f"since it holds {results.slug!r} at scale {results.scale!r}; {remedy}"
+        )
+    return results
+
+
+def file_name(slug: str, scale: str) -> str:
+    """Return what a result file is called: ``slug.json``, or ``slug-scale.json`` if not laptop."""
+    return f"{slug}.json" if scale == "laptop" else f"{slug}-{scale}.json"
+
+
+def check_results(results: Results, what: str) -> None:
+    """Raise a ValueError that begins with ``what`` unless the results can be written."""
+    _check_record({"schema": VERSION, **asdict(results)}, what)
 
 
 def _check_record(record: Mapping[str, Any], what: str) -> None:
     # Not at the top: with its optional parts it takes seconds to load, in every worker.
     import jsonschema
 
-    errors = jsonschema.Draft202012Validator(_SCHEMA).iter_errors(record)
-    error = jsonschema.exceptions.best_match(errors)
+    draft = jsonschema.Draft202012Validator
+    numbers = draft.TYPE_CHECKER.redefine("number", _is_json_number)
+    validator = jsonschema.validators.extend(draft, type_checker=numbers)(_SCHEMA)
+    error = jsonschema.exceptions.best_match(validator.iter_errors(record))
     if error is not None:
         raise ValueError(f"{what}: {error.json_path}: {error.message}")
     for name, experiment in record["experiments"].items():
         width = len(experiment["columns"])
         if any(len(row) != width for row in experiment["rows"]):
             raise ValueError(f"{what}: experiment {name!r} must have {width} cells in every row")
+    for claim in record["claims"]:
+        if claim["low"] > claim["high"]:
+            raise ValueError(f"{what}: claim {claim['id']!r} must have low at most high")
     ids = [claim["id"] for claim in record["claims"]]
     if len(set(ids)) < len(ids):
         raise ValueError(f"{what}: claims must have different ids; got {ids}")
+
+
+def _is_json_number(_: Any, value: Any) -> bool:
+    return type(value) is not bool and isinstance(value, int | float) and is_finite(value)
 
 
 def _refuse_constant(constant: str) -> None:

@@ -1,5 +1,6 @@
 """Statistics of few runs: an estimate always comes with its confidence interval."""
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -8,13 +9,17 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from workingpapers.lab.arguments import check_count
+from workingpapers.lab.arguments import check_count, is_finite
 
 # Bound on the numbers that a bootstrap holds in memory at a time.
 _BATCH_NUMBERS = 4_000_000
+
+# Fourth powers of numbers between these, which the methods below come to, are floats too.
+_SMALLEST, _LARGEST = 1e-75, 1e75
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Estimate:
     def __post_init__(self):
         for name in ("value", "low", "high"):
             number = getattr(self, name)
-            if not isinstance(number, Real) or not math.isfinite(number):
+            if not is_finite(number):
                 raise ValueError(f"{name} must be a finite number; got {number!r}")
         if self.low > self.high:
             raise ValueError(f"low must not be above high; got {self.low} and {self.high}")
@@ -69,7 +74,7 @@ class Estimate:
 
     def _spec(self) -> str:
         """Return the format that shows two digits of half the interval's width."""
-        half = (self.high - self.low) / 2
+        half = self.high / 2 - self.low / 2  # the whole width may be too large for a float
         if half == 0:
             return ".6g"
         decimals = 1 - math.floor(math.log10(half))
@@ -104,12 +109,7 @@ def mean_interval(x: ArrayLike, level: float = 0.95) -> Estimate:
     TypeError, ValueError
         If ``x`` or ``level`` is not as described.
     """
-    x = _numbers("x", x, least=2)
-    _check_level(level)
-    if np.ptp(x) == 0:
-        return _exact(x[0], len(x), level)
-    half = stats.t.ppf((1 + level) / 2, len(x) - 1) * x.std(ddof=1) / math.sqrt(len(x))
-    return _estimate(x.mean(), x.mean() - half, x.mean() + half, len(x), level)
+    return _t_interval(_numbers("x", x, least=2), level)
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Estimate:
@@ -132,7 +132,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Estima
         If an argument is not as described.
     """
     a, b = _pairs(a, b, "a", "b", least=2)
-    return mean_interval(a - b, level)
+    return _t_interval(_numbers("a - b", a - b, least=2), level)
 
 
 def bootstrap_interval(
@@ -330,6 +330,14 @@ def linear_fit(x: ArrayLike, y: ArrayLike, level: float = 0.95) -> LinearFit:
     return LinearFit(slope, intercept, float(fit.rvalue**2))
 
 
+def _t_interval(x: np.ndarray, level: float) -> Estimate:
+    _check_level(level)
+    if np.ptp(x) == 0:
+        return _exact(x[0], len(x), level)
+    half = stats.t.ppf((1 + level) / 2, len(x) - 1) * x.std(ddof=1) / math.sqrt(len(x))
+    return _estimate(x.mean(), x.mean() - half, x.mean() + half, len(x), level)
+
+
 def _bootstrap(
     samples: tuple[np.ndarray, ...],
     statistic: Callable,
@@ -342,6 +350,7 @@ def _bootstrap(
     _check_level(level)
     check_count("resamples", resamples, least=100)
     check_count("seed", seed, least=0)
+    statistic = _on_copies(statistic)
     value = _value(statistic, samples)
     if all(np.ptp(sample) == 0 for sample in samples):
         return _exact(value, n, level)
@@ -363,9 +372,21 @@ def _bootstrap(
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
         found = interval("BCa")
+        if not np.isfinite(found).all():
+            found = interval("percentile")
     if not np.isfinite(found).all():
-        found = interval("percentile")
+        raise ValueError("statistic must be finite on every resample; it is not")
     return _estimate(value, found.low, found.high, n, level)
+
+
+def _on_copies(statistic: Callable) -> Callable:
+    """Return the same statistic, which may now change its sample without harm."""
+
+    @functools.wraps(statistic)
+    def on_copies(*samples, **axis):
+        return statistic(*(sample.copy() for sample in samples), **axis)
+
+    return on_copies
 
 
 def _value(statistic: Callable, samples: tuple[np.ndarray, ...]) -> float:
@@ -393,14 +414,15 @@ def _exact(value: float, n: int, level: float) -> Estimate:
 
 
 def _check_level(level: Any) -> None:
-    if isinstance(level, bool) or not isinstance(level, Real) or not 0 < level < 1:
+    real = isinstance(level, Real) and not isinstance(level, bool)
+    if not real or not 0.5 < (1 + level) / 2 < 1:  # the quantile's place, as rounded
         raise ValueError(f"level must be between 0 and 1, such as 0.95; got {level!r}")
 
 
 def _numbers(
     name: str, x: ArrayLike, *, least: int, dimensions: tuple[int, ...] = (1,)
 ) -> np.ndarray:
-    """Return ``x`` as an array of finite floats with at least ``least`` rows, or raise."""
+    """Return ``x`` as floats of a usable size, with at least ``least`` rows, or raise."""
     array = np.asarray(x)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers; got an array of {array.dtype}")
@@ -409,14 +431,26 @@ def _numbers(
         raise ValueError(f"{name} must have {allowed} dimension(s); got shape {array.shape}")
     if len(array) < least or array.size == 0:
         raise ValueError(f"{name} must hold at least {least} of them; got shape {array.shape}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = array.astype(float)  # from wider ones, some become infinite
+        sizes = {"numbers": abs(array).max(), "differences": np.ptp(array)}
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite; got NaN or infinity")
-    return array.astype(float)
+    for what, size in sizes.items():
+        if size > _LARGEST or 0 < size < _SMALLEST:
+            raise ValueError(
+                f"{name} must have {what} between {_SMALLEST} and {_LARGEST} in size, or only "
+                f"zeros: others over- or underflow; the largest is {size}"
+            )
+    return array
 
 
 def _pairs(
     a: ArrayLike, b: ArrayLike, first: str, second: str, least: int
 ) -> tuple[np.ndarray, np.ndarray]:
+    series = isinstance(a, pd.Series) and isinstance(b, pd.Series)
+    if series and len(a) == len(b) and not a.index.equals(b.index):
+        raise ValueError(f"{first} and {second} must pair up; their indices differ")
     a, b = _numbers(first, a, least=least), _numbers(second, b, least=least)
     if len(a) != len(b):
         raise ValueError(f"{first} and {second} must pair up; got {len(a)} and {len(b)} numbers")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workingpapers.lab.arguments import check_count, check_metrics, names_problem
+
 Metrics = dict[str, float]
 Key = tuple[str, int]
 
@@ -17,11 +19,13 @@ def run_key(case: Mapping[str, Any], seed: int) -> Key:
 
 
 def stored_header(path: Path) -> dict[str, Any] | None:
-    """Return the header of the store at ``path``; None if there is no whole first line."""
-    if not path.exists():
-        return None
+    """Return the header of the store at ``path``; None if its first line is not a whole one."""
     first, newline, _ = path.read_bytes().partition(b"\n")
-    return _parsed(path, 1, first) if newline else None
+    try:
+        header = json.loads(first) if newline else None
+    except (ValueError, RecursionError):
+        return None
+    return header if isinstance(header, dict) and "store" in header else None
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ class RunStore:
         Raises
         ------
         ValueError
-            If the file was made by another experiment, or is not a store.
+            If the file was made by another experiment, is not a store, or holds a line that is
+            not a run; the message names the file and the line.
         """
         data = self.path.read_bytes() if self.path.exists() else b""
         header_line = _line(self.header)
@@ -58,8 +63,17 @@ class RunStore:
         whole, _, rest = data.rpartition(b"\n")
         if rest:
             os.truncate(self.path, len(whole) + 1)
-        lines = whole.split(b"\n")[1:]
-        return dict(self._run(number, line) for number, line in enumerate(lines, start=2))
+        runs: dict[Key, Metrics] = {}
+        for number, line in enumerate(whole.split(b"\n")[1:], start=2):
+            try:
+                run, metrics = self._run(line, runs)
+            except (TypeError, ValueError, RecursionError) as error:
+                raise ValueError(
+                    f"store {self.path}: line {number} is not a run of this experiment: {error}; "
+                    "delete the file"
+                ) from None
+            runs[run] = metrics
+        return runs
 
     def append(self, case: Mapping[str, Any], seed: int, metrics: Metrics) -> None:
         """Add a finished run; when this returns it is on the disk."""
@@ -70,7 +84,7 @@ class RunStore:
 
     def _check_header(self) -> None:
         found = stored_header(self.path)
-        if not isinstance(found, dict) or "store" not in found:
+        if found is None:
             raise ValueError(f"store {self.path} is not a file of runs; name another file")
         differing = [key for key in self.header if found.get(key) != self.header[key]]
         if differing:
@@ -81,20 +95,20 @@ class RunStore:
                 "delete it or name another file"
             )
 
-    def _run(self, number: int, line: bytes) -> tuple[Key, Metrics]:
-        record = _parsed(self.path, number, line)
-        try:
-            return run_key(record["case"], record["seed"]), record["metrics"]
-        except (KeyError, TypeError):
-            raise ValueError(f"store {self.path}: line {number} is not a run") from None
+    def _run(self, line: bytes, others: Mapping[Key, Metrics]) -> tuple[Key, Metrics]:
+        record = json.loads(line)
+        if not isinstance(record, dict) or set(record) != {"case", "seed", "metrics"}:
+            raise ValueError("it must hold just case, seed and metrics")
+        case = record["case"]
+        if not isinstance(case, dict) or set(case) != set(self.header["parameters"]):
+            raise ValueError(f"its case must have the keys {self.header['parameters']}")
+        seed = check_count("seed", record["seed"], least=0)
+        metrics = check_metrics(record["metrics"])
+        names = next(iter(others.values()), metrics)
+        if problem := names_problem(metrics, names, case):
+            raise ValueError(problem)
+        return run_key(case, seed), metrics
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, allow_nan=False).encode() + b"\n"
-
-
-def _parsed(path: Path, number: int, line: bytes) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError:
-        raise ValueError(f"store {path}: line {number} is not JSON; delete the file") from None

@@ -1,6 +1,5 @@
 """Where runs are made: in local processes or on a Dask cluster."""
 
-import math
 import pickle
 import sys
 import threading
@@ -9,15 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
-from numbers import Real
 from typing import Any
 
 import cloudpickle
 import joblib
-import numpy as np
 from threadpoolctl import threadpool_limits
 
-from workingpapers.lab.arguments import check_count
+from workingpapers.lab.arguments import check_count, check_metrics
 
 Task = tuple[Mapping[str, Any], int]
 
@@ -33,6 +30,16 @@ class Outcome:
     trace: str | None = None
 
 
+def check_place(jobs: int | None, scheduler: str | None) -> None:
+    """Raise unless the two say where the runs are to be made."""
+    if scheduler is not None and jobs is not None:
+        raise ValueError(f"jobs is for local processes only; got jobs={jobs} and a scheduler")
+    if scheduler is not None and not isinstance(scheduler, str):
+        raise TypeError(f"scheduler must be an address such as 'tcp://host:8786'; got {scheduler}")
+    if jobs is not None:
+        check_count("jobs", jobs, least=1)
+
+
 def finished_runs(
     run: Callable[..., Mapping[str, float]],
     tasks: Sequence[Task],
@@ -45,12 +52,6 @@ def finished_runs(
 
     Once ``stop`` is set no further run starts.
     """
-    if scheduler is not None and jobs is not None:
-        raise ValueError(f"jobs is for local processes only; got jobs={jobs} and a scheduler")
-    if scheduler is not None and not isinstance(scheduler, str):
-        raise TypeError(f"scheduler must be an address such as 'tcp://host:8786'; got {scheduler}")
-    if jobs is not None:
-        check_count("jobs", jobs, least=1)
     if not tasks:
         return iter(())
     if scheduler is not None:
@@ -96,7 +97,7 @@ def _on_cluster(
 def _attempt(run: Callable, case: Mapping[str, Any], seed: int) -> Outcome:
     """Make one run. Errors come back as text, since not every error can be pickled."""
     try:
-        return Outcome(case, seed, metrics=_checked(run(seed, **case)))
+        return Outcome(case, seed, metrics=check_metrics(run(seed, **case)))
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
         return Outcome(case, seed, problem=problem, trace=traceback.format_exc())
@@ -131,20 +132,6 @@ def _pickled(run: Callable) -> bytes:
         return cloudpickle.dumps(run)
     finally:
         cloudpickle.unregister_pickle_by_value(module)
-
-
-def _checked(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return the metrics as floats, or raise naming the one that is at fault."""
-    if not isinstance(metrics, Mapping) or not metrics:
-        raise TypeError(f"run must return a mapping of at least one metric; got {metrics!r}")
-    for name, value in metrics.items():
-        if not isinstance(name, str):
-            raise TypeError(f"metrics must have string names; got {name!r}")
-        if not isinstance(value, Real | np.bool_):
-            raise TypeError(f"metric {name!r} must be a number; got {value!r}")
-        if not math.isfinite(value):
-            raise ValueError(f"metric {name!r} must be finite; got {value}")
-    return {name: float(value) for name, value in metrics.items()}
 
 
 def _dask() -> Any:

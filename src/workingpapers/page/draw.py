@@ -80,7 +80,7 @@ def matching_graph(
             showlegend=False,
             hoverinfo="text",
         )
-    figure.update_xaxes(visible=False, range=[-0.6, 1.6])
+    figure.update_xaxes(visible=False, range=[-0.9, 1.9])
     figure.update_yaxes(visible=False, range=[1.06, -0.06])
     figure.update_layout(height=80 + 36 * height)
     return figure

@@ -1,5 +1,6 @@
 """The Explorer: one object that is a widget with a kernel and a live page without one."""
 
+import html
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +10,7 @@ import ipywidgets
 import numpy as np
 import plotly.graph_objects as go
 
-from workingpapers.page.face import html_face
+from workingpapers.page.face import figure_tree, html_face
 from workingpapers.page.style import plotly_template
 
 MOST_STATES = 400
@@ -76,8 +77,6 @@ class Explorer:
             dict(zip(names, values, strict=True))
             for values in itertools.product(*self.controls.values())
         ]
-        self.figures = [self.figure(**state) for state in self.states]
-        _check_axes(self.figures, self.states)
         self.html = self._html()
 
     def _check_controls(self) -> None:
@@ -97,12 +96,7 @@ class Explorer:
 
     def figure(self, **values) -> go.Figure:
         """Return the figure at ``values``, on the grid or off it, with its errors named."""
-        try:
-            figure = self._figure(**values)
-        except Exception as error:
-            raise ValueError(
-                f"figure({_call(values)}) raised {type(error).__name__}: {error}"
-            ) from error
+        figure = _named("figure", self._figure, values)
         if not isinstance(figure, go.Figure):
             raise TypeError(
                 f"figure({_call(values)}) must return a plotly Figure, got {type(figure).__name__}"
@@ -111,7 +105,17 @@ class Explorer:
 
     def reading(self, **values) -> str:
         """Return the sentence about the state at ``values``."""
-        return _text(f"reading({_call(values)})", self._reading(**values))
+        return _text(f"reading({_call(values)})", _named("reading", self._reading, values))
+
+    def _trees(self) -> list[dict]:
+        """Return the figure of every state, written down before the next one is drawn."""
+        ranges: dict[str, tuple] = {}
+        trees = []
+        for state in self.states:
+            figure = self.figure(**state)
+            _check_axes(figure, state, ranges)
+            trees.append(_named("figure", lambda figure=figure, **_: figure_tree(figure), state))
+        return trees
 
     def _html(self) -> str:
         controls = [
@@ -119,13 +123,13 @@ class Explorer:
                 "name": name,
                 "label": self.labels[name],
                 "kind": "select" if isinstance(grid[0], str) else "range",
-                "texts": [value if isinstance(value, str) else f"{value:.4g}" for value in grid],
+                "texts": _texts(grid),
                 "start": grid.index(self.start[name]),
             }
             for name, grid in self.controls.items()
         ]
         readings = [self.reading(**state) for state in self.states]
-        page = html_face(self.figures, readings, controls, self.title, self.alt, self.caption)
+        page = html_face(self._trees(), readings, controls, self.title, self.alt, self.caption)
         if len(page.encode()) > MOST_BYTES:
             raise ValueError(
                 f"the widget takes {len(page.encode()):,} bytes, at most {MOST_BYTES:,} are "
@@ -153,14 +157,18 @@ class _LiveFace:
         }
         self.plot = go.FigureWidget(explorer.figure(**explorer.start))
         self.plot.update_layout(template=plotly_template("light"), paper_bgcolor="white")
-        self.reading = ipywidgets.HTML(explorer.reading(**explorer.start))
+        self.reading = ipywidgets.HTML(html.escape(explorer.reading(**explorer.start)))
         reset = ipywidgets.Button(description="Reset", tooltip="Back to the start")
         reset.on_click(self._reset)
         for control in self.inputs.values():
             control.observe(self._update, "value")
-        title = ipywidgets.HTML(f"<b>{explorer.title}</b>")
+        title = ipywidgets.HTML(f"<b>{html.escape(explorer.title)}</b>")
+        words = ipywidgets.HTML(
+            f"{html.escape(explorer.caption)} <details><summary>What the figure looks like"
+            f"</summary>{html.escape(explorer.alt)}</details>"
+        )
         self.box = ipywidgets.VBox(
-            [title, *self.inputs.values(), reset, self.plot, self.reading],
+            [title, *self.inputs.values(), reset, self.plot, self.reading, words],
             layout={"width": "100%"},
         )
 
@@ -172,26 +180,30 @@ class _LiveFace:
         values = {name: control.value for name, control in self.inputs.items()}
         try:
             new, sentence = self.explorer.figure(**values), self.explorer.reading(**values)
-        except ValueError as error:
-            self.reading.value = f"No figure at these values: {error}"
+        except (TypeError, ValueError) as error:
+            self.reading.value = html.escape(f"No figure at these values: {error}")
             return
         with self.plot.batch_update():
             self._redraw(new)
-        self.reading.value = sentence
+        self.reading.value = html.escape(sentence)
 
     def _redraw(self, new: go.Figure) -> None:
         old = self.plot.data
         if [trace.type for trace in old] == [trace.type for trace in new.data]:
             for trace, fresh in zip(old, new.data, strict=True):
-                trace.update(fresh.to_plotly_json(), overwrite=True)
+                _replace(trace, fresh.to_plotly_json(), kept={"type", "uid"})
         else:
             self.plot.data = ()
             self.plot.add_traces(new.data)
         layout = new.layout.to_plotly_json()
         layout.pop("template", None)
-        for cleared in {"annotations", "shapes"} - set(layout):
-            layout[cleared] = ()
-        self.plot.layout.update(layout, overwrite=True)
+        _replace(self.plot.layout, layout, kept={"template", "paper_bgcolor"})
+
+
+def _replace(node, fresh: Mapping, kept: set[str]) -> None:
+    """Give a part of a figure the properties ``fresh``, and take away its others but ``kept``."""
+    stale = set(node.to_plotly_json()) - set(fresh) - kept
+    node.update({**dict.fromkeys(stale), **fresh}, overwrite=True)
 
 
 def _input(grid: Sequence, label: str, start) -> ipywidgets.Widget:
@@ -239,6 +251,25 @@ def _text(name: str, value) -> str:
     return value
 
 
+def _texts(grid: Sequence) -> list[str]:
+    """Return the values of a grid as a reader sees them: short, but never two alike."""
+    if isinstance(grid[0], str):
+        return list(grid)
+    if all(isinstance(value, Integral) for value in grid):
+        return [str(value) for value in grid]
+    short = [f"{value:.4g}" for value in grid]
+    return short if len(set(short)) == len(grid) else [f"{value:.15g}" for value in grid]
+
+
+def _named(name: str, function: Callable, values: Mapping):
+    """Call a function of the state; an error in it says at which state."""
+    try:
+        return function(**values)
+    except Exception as error:
+        told = f"{name}({_call(values)}) raised {type(error).__name__}: {error}"
+        raise ValueError(told) from error
+
+
 def _call(values: Mapping) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
@@ -247,7 +278,7 @@ def _axes(figure: go.Figure) -> dict[str, dict]:
     layout = figure.layout.to_plotly_json()
     used = set()
     for trace in figure.data:
-        if trace.type in ("pie", "table", "scatter3d", "surface", "mesh3d"):
+        if "xaxis" not in trace:  # a map, a pie, a surface: no axes of this kind
             continue
         for letter in "xy":  # a trace says "x2" for the layout's "xaxis2"
             name = getattr(trace, f"{letter}axis", None) or letter
@@ -255,20 +286,22 @@ def _axes(figure: go.Figure) -> dict[str, dict]:
     return {axis: layout.get(axis, {}) for axis in sorted(used)}
 
 
-def _check_axes(figures: Sequence[go.Figure], states: Sequence[Mapping]) -> None:
-    """Refuse axes that are nameless, or that move while a control moves."""
-    first: dict[str, object] = {}
-    for figure, state in zip(figures, states, strict=True):
-        for name, axis in _axes(figure).items():
-            if axis.get("visible", True) and not axis.get("title", {}).get("text"):
-                raise ValueError(f"{name} of figure({_call(state)}) has no title (with its unit)")
-            if axis.get("type") == "category" or axis.get("matches"):
-                continue
-            span = axis.get("range")
-            if span is None or any(end is None for end in span):
-                raise ValueError(f"{name} of figure({_call(state)}) has no fixed range")
-            if tuple(first.setdefault(name, tuple(span))) != tuple(span):
-                raise ValueError(
-                    f"{name} of figure({_call(state)}) has another range than the first state: "
-                    "axes stay fixed while a control moves"
-                )
+def _check_axes(figure: go.Figure, state: Mapping, ranges: dict[str, tuple]) -> None:
+    """Refuse axes that are nameless, or that move while a control moves.
+
+    ``ranges`` holds the range of each axis in the first state that has it.
+    """
+    for name, axis in _axes(figure).items():
+        where = f"{name} of figure({_call(state)})"
+        if axis.get("visible", True) and not axis.get("title", {}).get("text"):
+            raise ValueError(f"{where} has no title (with its unit)")
+        if axis.get("type") == "category" or axis.get("matches"):
+            continue
+        span = axis.get("range")
+        if span is None or any(end is None for end in span):
+            raise ValueError(f"{where} has no fixed range")
+        if ranges.setdefault(name, tuple(span)) != tuple(span):
+            raise ValueError(
+                f"{where} has another range than the first state: axes stay fixed while a "
+                "control moves"
+            )

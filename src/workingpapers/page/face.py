@@ -14,8 +14,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 ASLEEP = (
-    "This figure is asleep. Run this cell to bring it to life here, or read the page of the book, "
-    "where it lives without a kernel."
+    "This figure is asleep. In a notebook, run all cells from the top to bring it to life; "
+    "on a page of the book it lives by JavaScript."
 )
 _POOLED_FROM = 32  # characters; a reference costs about ten
 
@@ -30,6 +30,8 @@ class Pool:
     def add(self, node):
         """Return ``node`` with its larger parts replaced by references into the pool."""
         if isinstance(node, dict):
+            if "$" in node:
+                raise ValueError("a figure must not use the key '$': it stands for a reference")
             node = {key: self.add(value) for key, value in node.items()}
         elif isinstance(node, list) and any(isinstance(item, dict | list) for item in node):
             node = [self.add(item) for item in node]
@@ -43,18 +45,26 @@ class Pool:
 
 
 def figure_tree(figure: go.Figure) -> dict:
-    """Return a figure as plain JSON: float32 arrays, six significant digits, no template.
+    """Return a figure as plain JSON, with arrays of four-byte floats and without its template.
 
-    The template is left to the page, which knows whether it is light or dark.
+    An array keeps its eight-byte floats where four bytes would show. The template is left to the
+    page, which knows whether it is light or dark.
 
     Raises
     ------
     ValueError
-        If a number of the figure is NaN or infinite.
+        If a number of the figure is NaN or infinite, or the figure holds what JSON cannot.
     """
     tree = figure.to_dict()
     tree["layout"].pop("template", None)
-    return _compact(tree)
+    if tree.pop("frames", None):
+        raise ValueError("a figure must not have frames: give the states as controls")
+    tree = _compact(tree)
+    try:
+        json.dumps(tree)
+    except TypeError as error:
+        raise ValueError(f"a figure must be plain JSON: {error}") from error
+    return tree
 
 
 def _compact(node):
@@ -71,23 +81,28 @@ def _compact(node):
             raise ValueError(
                 f"a figure's numbers must be finite, got {node} (use None for a gap in a line)"
             )
-        return float(f"{node:.6g}")
+        return float(f"{node:.15g}")  # 0.1 + 0.2 as 0.3
     return node.item() if isinstance(node, np.generic) else node
 
 
 def _float32(typed: dict) -> dict:
-    """Return plotly's typed array ``{"dtype", "bdata"}`` with floats of four bytes."""
+    """Return plotly's typed array ``{"dtype", "bdata"}`` with floats of four bytes, if they do."""
     values = np.frombuffer(base64.b64decode(typed["bdata"]), dtype=typed["dtype"])
     if values.dtype.kind != "f":
         return dict(typed)
     if not np.isfinite(values).all():
         raise ValueError("a figure's numbers must be finite, got NaN or inf in an array")
-    short = base64.b64encode(values.astype("<f4").tobytes()).decode()
-    return {**typed, "dtype": "f4", "bdata": short}
+    with np.errstate(over="ignore", under="ignore"):
+        short = values.astype("<f4")
+    # On a linear axis the error is seen against the span, on a logarithmic one against the value.
+    seen = np.minimum(np.ptp(values) if values.size else 0, np.abs(values))
+    if (np.abs(short - values) > 1e-6 * seen).any():
+        return dict(typed)
+    return {**typed, "dtype": "f4", "bdata": base64.b64encode(short.tobytes()).decode()}
 
 
 def html_face(
-    figures: Sequence[go.Figure],
+    trees: Sequence[dict],
     readings: Sequence[str],
     controls: Sequence[dict],
     title: str,
@@ -98,8 +113,9 @@ def html_face(
 
     Parameters
     ----------
-    figures : sequence of plotly figures
-        One a state, in the order of `itertools.product` over the controls.
+    trees : sequence of dict
+        What `figure_tree` gives, one a state, in the order of `itertools.product` over the
+        controls.
     readings : sequence of str
         One sentence a state; empty strings for a plain figure.
     controls : sequence of dict
@@ -110,18 +126,18 @@ def html_face(
     """
     pool = Pool()
     data = {
-        "states": [pool.add(figure_tree(figure)) for figure in figures],
+        "states": [pool.add(tree) for tree in trees],
         "readings": list(readings) if any(readings) else [],
         "controls": list(controls),
         "pool": pool.items,
     }
     # A "<" inside a script element could end it.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    name = "wp-" + re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    name = "wp-" + (re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "figure")
     start = _start(controls)
     lines = [
-        f'<figure class="wp-figure" id="{name}" aria-labelledby="{name}-title">',
-        f'<p class="wp-title" id="{name}-title">{html.escape(title)}</p>',
+        f'<figure class="wp-figure" id="{name}" aria-label="{html.escape(title)}">',
+        f'<p class="wp-title">{html.escape(title)}</p>',
         '<div class="wp-controls"></div>',
         f'<div class="wp-plot" role="img" aria-label="{html.escape(alt)}">',
         f'<p class="wp-asleep">{html.escape(ASLEEP)}</p></div>',

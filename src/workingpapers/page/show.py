@@ -42,10 +42,11 @@ def show(figure: go.Figure | MatplotlibFigure, *, title: str, alt: str, caption:
         if not text.strip():
             raise ValueError(f"{name} is empty: say it in a sentence")
     if isinstance(figure, go.Figure):
-        page = html_face([figure], [""], [], title, alt, caption)
+        tree = figure_tree(figure)
+        page = html_face([tree], [""], [], title, alt, caption)
         return Shown(
             {
-                "application/vnd.plotly.v1+json": figure_tree(figure),
+                "application/vnd.plotly.v1+json": tree,
                 "text/html": page,
                 "text/plain": f"Figure: {title}",
             }

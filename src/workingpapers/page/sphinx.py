@@ -99,7 +99,7 @@ def _write_assets(app, error) -> None:
 
 
 def _write_hosted(source: Path, target: Path, address: str) -> None:
-    for path in sorted(source.rglob("*.ipynb")):
+    for path in sorted([*source.glob("*.ipynb"), *source.glob("exercises/*.ipynb")]):
         copy = target / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(hosted_copy(nbformat.read(path, as_version=4), address), copy)
