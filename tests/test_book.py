@@ -3,6 +3,7 @@
 import ast
 import itertools
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -183,6 +184,27 @@ def test_launch_buttons_follow_the_remote(tmp_path, remote, address):
         command = ["git", "-C", tmp_path, "remote", "add", "origin", remote]
         subprocess.run(command, check=True)
     assert repository_url(tmp_path) == address
+
+
+def test_built_pages_launch_the_repository_that_they_came_from(tmp_path):
+    shutil.copytree(BOOK / "_static", tmp_path / "book" / "_static")
+    shutil.copy(BOOK / "index.ipynb", tmp_path / "book" / "index.ipynb")
+    shutil.copy(BOOK / "references.bib", tmp_path / "book" / "references.bib")
+    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: index\n")
+    git = ["git", "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    remote = "git@github.com:some/book.git"
+    subprocess.run([*git, "remote", "add", "origin", remote], check=True)
+    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", "--quiet", "book"]
+    places = ["--config", str(ROOT / "_config.yml"), "--toc", str(tmp_path / "_toc.yml")]
+    subprocess.run(
+        [*command, *places, "--path-output", "."], cwd=tmp_path, check=True, capture_output=True
+    )
+    page = (tmp_path / "_build" / "html" / "index.html").read_text()
+    assert "mybinder.org/v2/gh/some/book/main?urlpath=lab/tree/book/index.ipynb" in page
+    hosted = "colab.research.google.com/github/some/book/blob/gh-pages/notebooks/index.ipynb"
+    assert hosted in page
+    assert (tmp_path / "_build" / "html" / "notebooks" / "index.ipynb").exists()
 
 
 def test_hosted_copy_installs_the_package_first_and_is_valid():

@@ -11,8 +11,9 @@ import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plotly.subplots import make_subplots
 
-from workingpapers import page
+from workingpapers import lab, page, project
 from workingpapers.page.face import Pool, figure_tree
 from workingpapers.page.style import plotly_template
 
@@ -425,3 +426,37 @@ def test_live_face_survives_any_error_off_the_grid():
     _title, power, *_rest, reading, _words = explorer(reading=picky).widget().children
     power.value = 0.9
     assert "No figure at these values" in reading.value
+
+
+def test_intervals_leave_a_gap_where_a_bound_is_infinite():
+    drawn = page.intervals([1, 2], [0.2, -np.inf], [0.6, np.inf], "n", "blue")
+    assert list(drawn.y) == [pytest.approx(0.4), None]
+    assert list(drawn.error_y.array) == [pytest.approx(0.2), 0]
+    assert figure_tree(go.Figure(drawn))
+
+
+def test_category_map_gives_each_kind_its_own_colour():
+    drawn = page.category_map([[0, 1], [2, 0]], ["a", "b", "c"], [1, 2], [1, 2])
+    assert (drawn.zmin, drawn.zmax) == (-0.5, 2.5)
+    steps = [colour for _place, colour in drawn.colorscale]
+    assert steps[::2] == steps[1::2] == list(page.COLOURS.values())[:3]
+    assert list(drawn.colorbar.ticktext) == ["a", "b", "c"]
+
+
+def test_axes_names_and_fixes_one_panel_and_leaves_the_other():
+    figure = make_subplots(1, 2)
+    page.axes(figure, ("x (s)", [0, 1]), ("y", [0, 6], {"type": "log"}), 1, 2)
+    assert figure.layout.xaxis2.title.text == "x (s)"
+    assert (figure.layout.yaxis2.range, figure.layout.yaxis2.type) == ((0, 6), "log")
+    assert figure.layout.xaxis.title.text is None
+
+
+def test_claims_table_says_what_was_measured_and_the_verdict():
+    stored_results = lab.read_results(project.results("fair_bandits"))
+    html = page.claims_table(stored_results)._repr_mimebundle_()["text/html"]
+    assert html.count("<tr>") == len(stored_results.claims) + 1
+    for claim in stored_results.claims:
+        assert f"{claim['value']:.4g} [{claim['low']:.4g}, {claim['high']:.4g}]" in html
+    verdicts = [claim["holds"] for claim in stored_results.claims]
+    assert html.count("<td>holds</td>") == sum(verdicts)
+    assert html.count("<td>does not hold</td>") == len(verdicts) - sum(verdicts)
