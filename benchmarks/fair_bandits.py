@@ -1,6 +1,7 @@
 """The claims about max-min fair bandits, and how each of them is measured.
 
-The thresholds were set before the measurement. All comparisons are paired over seeds.
+The thresholds were set before the measurement, but for the four claims that hold a line against a
+rival power: they were added after a first run. All comparisons are paired over seeds.
 """
 
 import time
