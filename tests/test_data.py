@@ -52,13 +52,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").removesuffix("-"))
 
     def _answer(self, status, body, length=None, **headers):
+        self.server.sent.append(len(body))  # before the client can go on to its next request
         self.send_response(status)
         if length is not None:
             self.send_header("Content-Length", str(length))
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
-        self.server.sent.append(len(body))
         self.wfile.write(body)
 
     def _partial(self, body, start, **headers):
@@ -72,8 +72,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._partial(CONTENT[self._offset() :][::-1], self._offset())
 
     def cut_off(self):
-        self._partial(CONTENT[self._offset() : HALF], self._offset())
         self.server.manner = "right"
+        self._partial(CONTENT[self._offset() : HALF], self._offset())
 
     def cut_off_unannounced(self):
         self._answer(200, CONTENT[:HALF])
