@@ -209,7 +209,7 @@ def test_every_command_is_in_the_list_above():
         (["reproduce", "tossing", "--seeds", "nan"], ["--seeds"]),
         (["reproduce", "tossing", "--jobs", "-1"], ["--jobs"]),
         (["reproduce", "tossing", "--jobs", "1.5"], ["--jobs"]),
-        (["data", "fetch", "etth"], ["there is: etth1"]),
+        (["data", "fetch", "etth"], ["there is: ", "etth1"]),
         (["data", "path"], ["NAME"]),
         (["course", "make"], ["CH"]),
         (["course", "make", "tossing", "urn"], ["no chapter is called 'urn'"]),

@@ -122,6 +122,17 @@ DATASETS: tuple[DataSet, ...] = (
         filename="ETTh1.csv",
         offline=None,
     ),
+    DataSet(
+        name="cifar10",
+        title="CIFAR-10, 60,000 colour images of 32 x 32 pixels in 10 classes (binary version)",
+        source="Krizhevsky, Technical report, 2009; https://www.cs.toronto.edu/~kriz/cifar.html",
+        licence="none stated",
+        url="https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        size=170_052_171,
+        filename="cifar-10-binary.tar.gz",
+        offline="the digits of scikit-learn",
+    ),
 )
 
 
