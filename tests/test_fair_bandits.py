@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import linprog
 from scipy.stats import binom, ks_2samp, linregress
 
+from workingpapers.arguments import check_positive
 from workingpapers.fair_bandits import (
     DFE,
     MU10,
@@ -47,7 +48,6 @@ from workingpapers.fair_bandits import (
     simulate_round_by_round,
     upper_bound,
 )
-from workingpapers.fair_bandits.arguments import check_positive
 from workingpapers.fair_bandits.communication import (
     StartUp,
     code_length,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from workingpapers.fair_bandits.arguments import (
+from workingpapers.arguments import (
     check_choice,
     check_fields,
     check_integer,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from workingpapers.fair_bandits.arguments import (
+from workingpapers.arguments import (
     as_array,
     as_reals,
     check_integer,

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from workingpapers.fair_bandits.arguments import (
+from workingpapers.arguments import (
     INT64_MAX,
     as_reals,
     check_choice,

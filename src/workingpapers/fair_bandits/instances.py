@@ -9,16 +9,15 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from workingpapers.fair_bandits.arguments import (
+from workingpapers.arguments import (
     as_array,
     as_reals,
     check_choice,
     check_integer,
-    check_pairs,
     check_positive,
     check_type,
 )
-from workingpapers.fair_bandits.matching import bottleneck_matching
+from workingpapers.fair_bandits.matching import bottleneck_matching, check_pairs
 
 __all__ = [
     "MU10",

@@ -14,12 +14,11 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from workingpapers.fair_bandits.arguments import (
+from workingpapers.arguments import (
     as_array,
     as_reals,
     check_choice,
     check_integer,
-    check_pairs,
 )
 
 __all__ = [
@@ -322,3 +321,12 @@ def as_graph(graph: ArrayLike, name: str = "graph") -> NDArray[np.bool_]:
     graph = as_array(name, graph, "boolean")
     check_pairs(name, graph)
     return graph
+
+
+def check_pairs(name: str, matrix: NDArray) -> None:
+    """Raise ValueError unless rows can be players and columns arms: 1 <= N <= K."""
+    if matrix.ndim != 2 or not 1 <= matrix.shape[0] <= matrix.shape[1]:
+        raise ValueError(
+            f"{name} must be 2-D, a row a player and at least as many arms as players, "
+            f"got shape {matrix.shape}"
+        )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from workingpapers.fair_bandits.arguments import check_integer, check_positive, check_type
+from workingpapers.arguments import check_integer, check_positive, check_type
 from workingpapers.fair_bandits.communication import (
     code_length,
     decode,

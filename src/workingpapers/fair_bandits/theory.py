@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from workingpapers.fair_bandits.arguments import (
+from workingpapers.arguments import (
     as_array,
     check_integer,
     check_positive,

@@ -96,12 +96,3 @@ def as_reals(
         wanted = "not hold NaN" if infinite else "be finite"
         raise ValueError(f"{name} must {wanted}, got {array[place]} at {place}")
     return array
-
-
-def check_pairs(name: str, matrix: NDArray) -> None:
-    """Raise ValueError unless rows can be players and columns arms: 1 <= N <= K."""
-    if matrix.ndim != 2 or not 1 <= matrix.shape[0] <= matrix.shape[1]:
-        raise ValueError(
-            f"{name} must be 2-D, a row a player and at least as many arms as players, "
-            f"got shape {matrix.shape}"
-        )
