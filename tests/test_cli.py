@@ -357,9 +357,11 @@ def test_data_list_and_path(monkeypatch, tmp_path):
     shown = run("data", "list").stdout
     for entry in data.list_datasets():
         assert entry.name in shown and entry.licence in shown and entry.source in shown
-    replaceable = dataclasses.replace(data.get("etth1"), offline="a generator of ours")
-    monkeypatch.setattr(data.registry, "DATASETS", (replaceable,))
-    assert "without it" not in shown and "a generator of ours" in run("data", "list").stdout
+    for offline in (None, "a generator of ours"):
+        entry = dataclasses.replace(data.get("etth1"), offline=offline)
+        monkeypatch.setattr(data.registry, "DATASETS", (entry,))
+        shown = run("data", "list").stdout
+        assert f"without it: {offline}" in shown if offline else "without it" not in shown
     file = tmp_path / "file.csv"
     monkeypatch.setattr(data, "path", lambda name: file)
     assert run("data", "path", "etth1").stdout == f"{file}\n"
