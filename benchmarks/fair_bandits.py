@@ -161,7 +161,7 @@ def plan(scale: str, device: str) -> list[Experiment]:
             product(c=CONSTANTS, horizon=[10**5]),
             seeds=3000 if paper else 300,
         ),
-        Experiment("speed", speed, product(horizon=[10**6]), seeds=3),
+        Experiment("speed", speed, product(horizon=[10**6]), seeds=3, timed=True),
     ]
     if paper:
         names = [name for name in methods if name != "central UCB"]

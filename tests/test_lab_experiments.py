@@ -105,6 +105,14 @@ def test_two_workers_are_two_processes():
     assert len(pids) == 2 and os.getpid() not in pids
 
 
+def test_runs_that_measure_seconds_are_made_one_after_the_other():
+    timed = Experiment("timed", process, [{}], seeds=4, timed=True)
+    for place in ({"jobs": 2}, {"scheduler": "tcp://127.0.0.1:1"}):
+        assert set(run_experiment(timed, progress=False, **place)["pid"]) == {os.getpid()}
+    with pytest.raises(TypeError, match="timed must be a bool; got 1"):
+        Experiment("timed", process, [{}], seeds=4, timed=1)
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_workers_use_one_blas_thread(jobs):
     experiment = Experiment("threads", blas_threads, [{}], seeds=3)

@@ -43,6 +43,9 @@ class Experiment:
         one case without arguments.
     seeds : int
         Number of seeds a case, at least 1.
+    timed : bool, default False
+        Whether the runs measure seconds. Then they are made one after the other in this process,
+        since runs at the same time slow each other down.
 
     Raises
     ------
@@ -54,8 +57,11 @@ class Experiment:
     run: Callable[..., Mapping[str, float]]
     cases: Sequence[Mapping[str, Scalar]]
     seeds: int
+    timed: bool = False
 
     def __post_init__(self):
+        if not isinstance(self.timed, bool):
+            raise TypeError(f"timed must be a bool; got {self.timed!r}")
         if not isinstance(self.name, str) or not re.fullmatch("[A-Za-z][A-Za-z0-9_-]*", self.name):
             raise ValueError(
                 f"name must be an ASCII letter, then letters, digits, - and _; got {self.name!r}"
@@ -178,6 +184,8 @@ def run_experiment(
     pending = [run for run in runs if run_key(*run) not in done]
 
     stop = threading.Event()
+    if experiment.timed:
+        jobs, scheduler = 1, None
     outcomes = finished_runs(experiment.run, pending, stop, jobs=jobs, scheduler=scheduler)
     # tqdm reads TQDM_DISABLE only where `disable` is not given.
     hidden = {} if progress else {"disable": True}

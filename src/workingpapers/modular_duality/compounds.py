@@ -7,6 +7,7 @@ from functools import reduce
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from workingpapers.arguments import check_integer, check_positive, check_type
 from workingpapers.modular_duality.modules import (
     GELU,
     GELU_SLOPE,
@@ -32,9 +33,7 @@ from workingpapers.modular_duality.modules import (
     Scale,
     Softmax,
     SplitHeads,
-    check_count,
     check_length,
-    check_number,
 )
 
 __all__ = [
@@ -68,10 +67,10 @@ def MLP(d_out: int, d_in: int, width: int, depth: int) -> Module:
 
     Raises
     ------
-    TypeError, ValueError
+    ValueError
         If an argument is not as described.
     """
-    check_count("depth", depth, low=2)
+    depth = check_integer("depth", depth, low=2)
     hidden = (ReLU() @ Linear(width, width)) ** (depth - 2)
     return Linear(d_out, width) @ hidden @ ReLU() @ Linear(width, d_in)
 
@@ -96,10 +95,10 @@ def residual(residue: Module, weight: float) -> Module:
     Raises
     ------
     TypeError, ValueError
-        If ``weight`` is not as described.
+        If an argument is not as described.
     """
-    if not 0 < check_number("weight", weight) <= 1:
-        raise ValueError(f"weight must be in (0, 1]; got {weight}")
+    check_type("residue", residue, Module)
+    weight = _check_weight(weight)
     return residue if weight == 1 else (1 - weight) * Identity() + weight * residue
 
 
@@ -112,6 +111,10 @@ def ResMLP(
     blocks_mass: float = 1.0,
 ) -> Module:
     """Build a residual network on vectors, of any depth.
+
+    Its sensitivity 1 is conventional, not guaranteed, as is that of `RMSDivide`. So it need not be
+    well-normed: narrow or shallow ones move by more than the modular norm at their own initial
+    weights.
 
     Parameters
     ----------
@@ -147,6 +150,9 @@ def ResCNN(
     kernel: int = 3,
 ) -> Module:
     """Build a residual network on images: `ResMLP` with convolutions.
+
+    Its sensitivity 1 is conventional, not guaranteed, as are those of `RMSDivide` and
+    `MeanSubtract` over images: it need not be well-normed.
 
     Parameters
     ----------
@@ -184,7 +190,8 @@ def Attention(
 ) -> Module:
     """Build self-attention with rotary positions and scores scaled by 1/d_query.
 
-    The 1/3 on the values makes up for the three paths by which the input comes in.
+    The 1/3 on the values makes up for the three paths by which the input comes in. With more than
+    one head the sensitivity is conventional, not guaranteed, as is that of `SplitHeads`.
 
     Parameters
     ----------
@@ -207,8 +214,7 @@ def Attention(
     TypeError, ValueError
         If an argument is not as described.
     """
-    check_count("d_query", d_query)
-    if d_query % 2:
+    if check_integer("d_query", d_query) % 2:
         raise ValueError(f"d_query must be even, for RoPE turns pairs; got {d_query}")
     if not isinstance(causal, bool):
         raise TypeError(f"causal must be a bool; got {causal!r}")
@@ -260,20 +266,25 @@ def GPT(
     TypeError, ValueError
         If an argument is not as described.
     """
-    check_count("num_blocks", num_blocks)
+    num_blocks = check_integer("num_blocks", num_blocks)
     attention = Attention(heads, d_embed, d_query, d_value, scale)
     mlp = Linear(d_embed, 4 * d_embed) @ GELU() @ Linear(4 * d_embed, d_embed)
     weight = 1 / (2 * num_blocks)
     block = residual(mlp, weight) @ residual(attention, weight)
-    blocks = (block**num_blocks).tare(check_number("blocks_mass", blocks_mass, low=0))
+    blocks = (block**num_blocks).tare(check_positive("blocks_mass", blocks_mass))
     return final_scale * Linear(vocabulary, d_embed) @ blocks @ Embed(vocabulary, d_embed)
 
 
 def _residual_blocks(layer: Module, num_blocks: int, block_depth: int, mass: float) -> Module:
-    check_count("num_blocks", num_blocks)
-    check_count("block_depth", block_depth)
-    block = residual(layer**block_depth, 1 / num_blocks)
-    return (block**num_blocks).tare(check_number("blocks_mass", mass, low=0))
+    num_blocks = check_integer("num_blocks", num_blocks)
+    block = residual(layer ** check_integer("block_depth", block_depth), 1 / num_blocks)
+    return (block**num_blocks).tare(check_positive("blocks_mass", mass))
+
+
+def _check_weight(weight: float) -> float:
+    if check_positive("weight", weight) > 1:
+        raise ValueError(f"weight must be in (0, 1]; got {weight}")
+    return float(weight)
 
 
 # Reading networks of torch
@@ -297,10 +308,8 @@ class Residual(nn.Module):
 
     def __init__(self, body: nn.Module, weight: float) -> None:
         super().__init__()
-        if not 0 < check_number("weight", weight) <= 1:
-            raise ValueError(f"weight must be in (0, 1]; got {weight}")
         self.body = body
-        self.weight = weight
+        self.weight = _check_weight(weight)
 
     def forward(self, x: Tensor) -> Tensor:
         """Mix the input with the body's output."""
@@ -368,10 +377,15 @@ def from_torch(model: nn.Module, atoms: Mapping[str, Atom] | None = None) -> Tor
     """Read the modular norm of a torch network from its layers.
 
     `Sequential` is composition, and `Residual` of this package a residual. Linear, Embedding,
-    Conv2d and the normalising layers are atoms, with an atom of its own for a bias. A module
-    without parameters has sensitivity 1 (GELU has its 1.129). Any other module is taken for its
-    parts side by side, which share by mass alone; a matrix of its own is a `Linear`, other
+    Conv2d and the normalising layers are atoms, with an atom of its own for a bias. Any other
+    module, and a subclass of `Sequential` or `Residual` with a ``forward`` of its own, is taken
+    for its parts side by side, which share by mass alone; a matrix of its own is a `Linear`, other
     parameters of its own need a name in ``atoms``.
+
+    A module without parameters is *assumed* to have sensitivity 1, but GELU has its 1.129. That is
+    too little for activations that are steeper somewhere, such as ``LeakyReLU(5)`` and
+    ``ELU(10)``, for dropout while training (1 / (1 - p)), and for pooling by the maximum. The
+    normalising layers are assumed to have it too, which is conventional (see `RMSDivide`).
 
     Parameters
     ----------
@@ -388,8 +402,8 @@ def from_torch(model: nn.Module, atoms: Mapping[str, Atom] | None = None) -> Tor
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described, a parameter has no known norm, or an atom does not
-        have its parameter's shape.
+        If an argument is not as described, a parameter has no known norm or is of no layer that
+        is read, or an atom does not have its parameter's shape.
 
     Examples
     --------
@@ -405,7 +419,10 @@ def from_torch(model: nn.Module, atoms: Mapping[str, Atom] | None = None) -> Tor
     if not known:
         raise ValueError("model must have parameters; it has none")
     reader = _Reader(given, {})
-    return TorchNetwork(model, reader.read(model, ""), tuple(reader.found.values()))
+    tree = reader.read(model, "")
+    if lost := [name for name, parameter in known.items() if parameter not in reader.found]:
+        raise ValueError(f"parameters {lost} are of no layer that can be read")
+    return TorchNetwork(model, tree, tuple(reader.found.values()))
 
 
 @dataclass(frozen=True)
@@ -417,24 +434,26 @@ class _Reader:
 
     def read(self, layer: nn.Module, prefix: str) -> Module:
         """Turn a torch module into a tree."""
-        if isinstance(layer, nn.Sequential):
+        if _computes_as(layer, nn.Sequential):
             return _in_order(self._children(layer, prefix))
-        if isinstance(layer, Residual):
+        if _computes_as(layer, Residual):
             return residual(self.read(layer.body, f"{prefix}body."), layer.weight)
-        if isinstance(layer, nn.GELU):
+        if _computes_as(layer, nn.GELU):
             return GELU_SLOPE * Identity()
-        if isinstance(layer, KNOWN):
-            return _in_order(self._own(layer, prefix))
+        if isinstance(layer, KNOWN):  # with what it may hold within, such as a parametrisation
+            return _in_order(self._own(layer, prefix, recurse=True))
         parts = [*self._own(layer, prefix), *self._children(layer, prefix)]
         return Concatenation(tuple(part for part in parts if part.atoms)) if parts else Identity()
 
     def _children(self, layer: nn.Module, prefix: str) -> list[Module]:
-        return [self.read(part, f"{prefix}{name}.") for name, part in layer.named_children()]
+        parts = layer._modules.items()  # named_children() leaves out what comes again
+        return [self.read(part, f"{prefix}{name}.") for name, part in parts if part is not None]
 
-    def _own(self, layer: nn.Module, prefix: str) -> list[Module]:
+    def _own(self, layer: nn.Module, prefix: str, recurse: bool = False) -> list[Module]:
+        named = layer.named_parameters(recurse=recurse, remove_duplicate=False)
         return [
             self._atom(prefix + name, parameter, _usual_atom(layer, name, parameter))
-            for name, parameter in layer.named_parameters(recurse=False)
+            for name, parameter in named
         ]
 
     def _atom(self, name: str, parameter: nn.Parameter, usual: Atom | None) -> Module:
@@ -462,8 +481,15 @@ def _in_order(parts: list[Module]) -> Module:
     return reduce(lambda inner, outer: outer @ inner, parts, Identity())
 
 
+def _computes_as(layer: nn.Module, kind: type[nn.Module]) -> bool:
+    """Say whether the layer is of that kind, and has not a forward pass of its own."""
+    return isinstance(layer, kind) and type(layer).forward is kind.forward
+
+
 def _usual_atom(layer: nn.Module, name: str, parameter: nn.Parameter) -> Atom | None:
     """Return the atom of a layer's own parameter, or None where there is no usual one."""
+    if "." in name:
+        return None
     if isinstance(layer, KNOWN) and name == "bias":
         return Bias(parameter.numel())
     if isinstance(layer, NORMALIZATIONS):

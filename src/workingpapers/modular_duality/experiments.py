@@ -4,9 +4,12 @@ Many networks are trained at once: weights of shape (networks, d_out, d_in) and 
 (networks, batch, d_in) make every layer one batched product.
 """
 
+import gzip
+import io
 import math
 import tarfile
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -19,15 +22,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from workingpapers.modular_duality.compounds import MLP
-from workingpapers.modular_duality.modules import (
-    Linear,
-    Module,
-    Weights,
-    check_count,
-    check_number,
-    unit_rms,
+from workingpapers.arguments import (
+    check_choice,
+    check_fields,
+    check_integer,
+    check_nonnegative,
+    check_positive,
+    check_type,
 )
+from workingpapers.modular_duality.compounds import MLP
+from workingpapers.modular_duality.modules import Embed, Linear, Module, Weights
 from workingpapers.modular_duality.norms import (
     check_tensor,
     kernel_slices,
@@ -35,6 +39,7 @@ from workingpapers.modular_duality.norms import (
     rms_norm,
     rms_scale,
     stable_rank,
+    unit_rms,
 )
 from workingpapers.modular_duality.optimizer import DualizedSGD
 from workingpapers.modular_duality.orthogonalize import (
@@ -84,17 +89,27 @@ class Teacher:
     Parameters
     ----------
     inputs, classes : int
-        Sizes; by default 64 and 10.
+        Sizes, at least 1; by default 64 and 10.
     seed : int, default 0
-        Of the teacher.
+        Of the teacher, at least 0.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not as described.
     """
 
     inputs: int = INPUTS
     classes: int = CLASSES
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        check_fields(self, check_integer, "inputs", "classes")
+        check_fields(self, partial(check_integer, low=0), "seed")
+
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw ``size`` new examples: inputs (size, inputs) and labels (size,)."""
+        """Draw ``size`` new examples, at least 1: inputs (size, inputs) and labels (size,)."""
+        size = check_integer("size", size)
         first, second = _teacher_weights(self)
         x = unit_rms(torch.randn(size, self.inputs, generator=generator))
         return x, (torch.relu(x @ first.mT) @ second.mT).argmax(-1)
@@ -120,7 +135,7 @@ class Images:
     labels : Tensor of int64, shape (examples,)
         In 0..classes-1.
     classes : int, default 10
-        Number of classes.
+        Number of classes, at least 1.
 
     Raises
     ------
@@ -134,13 +149,16 @@ class Images:
 
     def __post_init__(self) -> None:
         check_tensor("x", self.x, axes=2)
-        if not isinstance(self.labels, Tensor):
-            raise TypeError(f"labels must be a torch.Tensor; got {type(self.labels).__name__}")
+        check_type("labels", self.labels, Tensor)
+        check_fields(self, check_integer, "classes")
+        if self.x.ndim > 2:
+            raise ValueError(f"x must have 2 axes; got shape {tuple(self.x.shape)}")
         if self.labels.shape != self.x.shape[:1] or self.labels.dtype != torch.int64:
             raise ValueError(
                 f"labels must be int64, one an example; got {self.labels.dtype}, "
                 f"shape {tuple(self.labels.shape)} for {len(self.x)} examples"
             )
+        _check_range("labels", self.labels, self.classes)
 
     @property
     def inputs(self) -> int:
@@ -149,8 +167,7 @@ class Images:
 
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw ``size`` different examples: inputs (size, inputs) and labels (size,)."""
-        if size > len(self.x):
-            raise ValueError(f"size must be at most {len(self.x)} examples; got {size}")
+        size = check_integer("size", size, high=len(self.x))
         chosen = torch.randperm(len(self.x), generator=generator)[:size]
         return self.x[chosen], self.labels[chosen]
 
@@ -179,17 +196,34 @@ def read_cifar10(archive: str | Path) -> Images:
     FileNotFoundError
         If it is not there.
     ValueError
-        If it does not hold such files.
+        If it is damaged, or does not hold such files.
     """
-    names = [f"cifar-10-batches-bin/data_batch_{number}.bin" for number in range(1, 6)]
-    with tarfile.open(archive) as tar:
-        if missing := set(names) - set(tar.getnames()):
-            raise ValueError(f"archive {archive} must hold {sorted(missing)}; it does not")
-        content = np.frombuffer(b"".join(tar.extractfile(name).read() for name in names), np.uint8)
-    if content.size == 0 or content.size % 3073 or content[::3073].max() >= CLASSES:
-        raise ValueError(f"archive {archive} must hold examples of 3073 bytes, with labels 0..9")
-    table = torch.tensor(content.reshape(-1, 3073))
+    packed = Path(archive).read_bytes()
+    try:  # all of it is unpacked, for the checksum comes last
+        with tarfile.open(fileobj=io.BytesIO(gzip.decompress(packed))) as tar:
+            rows = [_cifar_rows(tar, number) for number in range(1, 6)]
+    except (gzip.BadGzipFile, zlib.error, EOFError, tarfile.TarError, ValueError) as error:
+        raise ValueError(f"archive {archive} is not that of CIFAR-10: {error}") from error
+    table = torch.from_numpy(np.concatenate(rows))
     return _centred(table[:, 1:].double(), table[:, 0].long())
+
+
+def _cifar_rows(tar: tarfile.TarFile, number: int) -> NDArray[np.uint8]:
+    """Read the examples (n, 3073) of one of the five files."""
+    name = f"cifar-10-batches-bin/data_batch_{number}.bin"
+    if name not in tar.getnames() or not tar.getmember(name).isfile():
+        raise ValueError(f"it must hold a file {name}")
+    content = tar.extractfile(name).read()
+    if not content or len(content) % 3073:
+        raise ValueError(f"{name} must hold examples of 3073 bytes; got {len(content)} bytes")
+    return np.frombuffer(content, np.uint8).reshape(-1, 3073)
+
+
+def _check_range(name: str, integers: Tensor, count: int) -> None:
+    """Raise unless all are in 0..count-1."""
+    low, high = int(integers.min()), int(integers.max())
+    if low < 0 or high >= count:
+        raise ValueError(f"{name} must be in 0..{count - 1}; got {low}..{high}")
 
 
 def _centred(x: Tensor, labels: Tensor) -> Images:
@@ -358,7 +392,8 @@ def sweep(
     width, depth : int
         Of the MLP; by default 3 matrices.
     seeds : sequence of int
-        Of initial weights and batches. Learning rates and methods share a seed's batches.
+        Of initial weights and batches, at least 0. Learning rates and methods share a seed's
+        batches.
     log2_lrs : sequence of float, optional
         Logarithms to base 2 of the learning rates; by default the method's range.
     steps, batch : int
@@ -379,25 +414,22 @@ def sweep(
     TypeError, ValueError
         If an argument is not as described.
     """
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {get_args(Method)}; got {method!r}")
-    check_count("steps", steps)
-    check_count("batch", batch)
+    check_choice("method", method, get_args(Method))
+    steps, batch = check_integer("steps", steps), check_integer("batch", batch)
     rule, task = METHODS[method], task or Teacher()
     log2_lr = np.array(rule.log2_lrs if log2_lrs is None else log2_lrs, dtype=float)
     if log2_lr.ndim != 1 or not log2_lr.size or not len(seeds) or not np.isfinite(log2_lr).all():
         raise ValueError(f"log2_lrs and seeds must hold finite numbers; got {log2_lrs}, {seeds}")
     net = MLP(task.classes, task.inputs, width, depth)
-    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    generators = [_seeded(seed) for seed in seeds]
     starts = zip(*(rule.initialize(net, generator) for generator in generators), strict=True)
     weights = [_repeated(torch.stack(start).to(device), len(log2_lr)) for start in starts]
     lrs = torch.from_numpy(2.0**log2_lr).to(device, torch.float32).repeat_interleave(len(seeds))
     batches = _batches(task, steps, batch, generators, len(log2_lr), device)
     losses = _train(net, rule, weights, lrs, batches, steps)
     losses = losses.cpu().double().numpy().reshape(steps, len(log2_lr), len(seeds))
-    final = losses[-20:].mean(0)
-    final = np.where(np.isnan(final), np.inf, final)
-    return {"log2_lr": log2_lr, "final_loss": final, "losses": losses}
+    losses = np.where(np.isnan(losses), np.inf, losses)
+    return {"log2_lr": log2_lr, "final_loss": losses[-20:].mean(0), "losses": losses}
 
 
 def _train(
@@ -408,17 +440,27 @@ def _train(
     batches: Iterable[tuple[Tensor, Tensor]],
     steps: int,
 ) -> Tensor:
-    """Train (networks, ...) weights and return the losses (steps, networks)."""
-    losses, state = [], {}
+    """Train (networks, ...) weights and return the losses (steps, networks).
+
+    From where its gradient is not finite, a network stands still and has infinite loss.
+    """
+    losses, state, running = [], {}, torch.ones_like(lrs, dtype=torch.bool)
     for step, (x, labels) in enumerate(batches):
         weights = [weight.detach().requires_grad_() for weight in weights]
         loss = cross_entropy(rule.logit_scale * net(x, weights), labels)
         gradients = torch.autograd.grad(loss.sum(), weights)
-        losses.append(loss.detach())
+        losses.append(loss.detach().where(running, math.inf))
+        running = running & _finite(gradients)
+        gradients = [g.where(running[:, None, None], 0) for g in gradients]
         directions = rule.direction(net, gradients, state)
         lr = (lrs * (1 - step / steps))[:, None, None]
         weights = [w - lr * d for w, d in zip(weights, directions, strict=True)]
     return torch.stack(losses)
+
+
+def _finite(gradients: Weights) -> Tensor:
+    """Say of which networks (...) the matrices (..., m, n) are all finite."""
+    return torch.stack([g.isfinite().all(-1).all(-1) for g in gradients]).all(0)
 
 
 def _batches(
@@ -500,7 +542,7 @@ def feature_change(
     Parameters
     ----------
     seed : int
-        Of weights and batch.
+        Of weights and batch, at least 0.
     width : int
         Of the MLP with 3 matrices.
     update : {"dual", "sign"}
@@ -524,8 +566,7 @@ def feature_change(
     """
     if update not in ("dual", "sign"):
         raise ValueError(f"update must be 'dual' or 'sign'; got {update!r}")
-    if check_number("lr", lr) <= 0:
-        raise ValueError(f"lr must be above 0; got {lr}")
+    lr = check_positive("lr", lr)
     net = MLP(CLASSES, INPUTS, width, 3)
     weights, x, labels = _start(net, Teacher(), seed, batch, device)
     gradients = _gradients(net, weights, x, labels)
@@ -543,7 +584,7 @@ def stable_ranks(
     Parameters
     ----------
     seed : int
-        Of weights and batch.
+        Of weights and batch, at least 0.
     width : int
         Of the MLP with 3 matrices and weights of norm 1.
     batch : int, default 256
@@ -586,7 +627,7 @@ def well_normedness(
     Parameters
     ----------
     seed : int
-        Of weights, input and the choice of the output.
+        Of weights, input and the choice of the output, at least 0.
     net : Module, optional
         From inputs of shape (1, 64) to outputs of at least one entry; by default
         ``MLP(10, 64, 128, 3)``.
@@ -605,7 +646,8 @@ def well_normedness(
         If an argument is not as described.
     """
     net = MLP(CLASSES, INPUTS, 128, 3) if net is None else net
-    generator = torch.Generator().manual_seed(seed)
+    check_type("net", net, Module)
+    generator = _seeded(seed)
     weights = tuple(net.initialize(generator, device))
     x = unit_rms(torch.randn(1, INPUTS, generator=generator)).to(device)
     output, pull_back = torch.func.vjp(lambda *w: net(x, w), *weights)
@@ -620,11 +662,14 @@ def well_normedness(
 def _start(
     net: Module, task: Teacher | Images, seed: int, batch: int, device: torch.device | str
 ) -> tuple[list[Tensor], Tensor, Tensor]:
-    check_count("batch", batch)
-    generator = torch.Generator().manual_seed(seed)
+    generator = _seeded(seed)
     weights = net.initialize(generator, device)
-    x, labels = task.batch(batch, generator)
+    x, labels = task.batch(check_integer("batch", batch), generator)
     return weights, x.to(device), labels.to(device)
+
+
+def _seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(check_integer("seed", seed, low=0))
 
 
 def _gradients(
@@ -658,10 +703,10 @@ def letter(width: int) -> Tensor:
 
     Raises
     ------
-    TypeError, ValueError
+    ValueError
         If ``width`` is not as described.
     """
-    check_count("width", width, low=16)
+    width = check_integer("width", width, low=16)
     down, right = torch.meshgrid(*[(torch.arange(width) + 0.5) / width] * 2, indexing="ij")
     bowl = (((down - 0.55).square() + (right - 0.45).square()).sqrt() - 0.24).abs() < 0.05
     stem = ((right - 0.7).abs() < 0.05) & ((down - 0.56).abs() < 0.28)
@@ -720,7 +765,7 @@ def weight_erasure(
     Parameters
     ----------
     seed : int
-        Of weights and batches.
+        Of weights and batches, at least 0.
     width : int
         Of the MLP with 3 matrices, at least 16.
     lr : float
@@ -738,7 +783,8 @@ def weight_erasure(
     -------
     dict
         ``visibility`` of the watermark; ``move``: Frobenius norm of the matrix's change over that
-        of its start; ``accuracy`` on all examples; ``weight`` (width, width), the matrix.
+        of its start; ``accuracy`` on all examples; ``weight`` (width, width), the matrix. The
+        three numbers are NaN for a run that has diverged.
 
     Raises
     ------
@@ -747,30 +793,29 @@ def weight_erasure(
     """
     if update not in ("dual", "control"):
         raise ValueError(f"update must be 'dual' or 'control'; got {update!r}")
-    check_number("lr", lr, low=0)
-    check_count("steps", steps)
-    check_count("batch", batch)
+    lr = check_nonnegative("lr", lr)
+    steps, batch = check_integer("steps", steps), check_integer("batch", batch)
     task = digits() if task is None else task
     net, mask = MLP(task.classes, task.inputs, width, 3), letter(width).to(device)
-    generator = torch.Generator().manual_seed(seed)
+    generator = _seeded(seed)
     weights = net.initialize(generator, device)
     weights[MIDDLE] = start = weights[MIDDLE] * ~mask
     direction = Module.dualize if update == "dual" else spectrally_normalized
     for _ in range(steps):
         x, labels = (part.to(device) for part in task.batch(batch, generator))
-        directions = direction(net, _gradients(net, weights, x, labels, squared_error))
+        gradients = _gradients(net, weights, x, labels, squared_error)
+        if not _finite(gradients):
+            break
+        directions = direction(net, gradients)
         weights = [w - lr * d for w, d in zip(weights, directions, strict=True)]
-    correct = net(task.x.to(device), weights).argmax(-1) == task.labels.to(device)
-    return _remains(start, weights[MIDDLE], mask) | {"accuracy": float(correct.double().mean())}
-
-
-def _remains(start: Tensor, end: Tensor, mask: Tensor) -> dict[str, float | NDArray]:
-    """Compare a watermarked matrix before and after."""
-    return {
-        "visibility": float(watermark_visibility(end, mask)),
-        "move": float((end - start).norm() / start.norm()),
-        "weight": end.cpu().numpy(),
-    }
+    end, outputs = weights[MIDDLE], net(task.x.to(device), weights)
+    numbers = dict.fromkeys(("visibility", "move", "accuracy"), math.nan)
+    if _finite([*gradients, *weights]) and _finite([outputs]):
+        numbers["visibility"] = float(watermark_visibility(end, mask))
+        numbers["move"] = float((end - start).norm() / start.norm())
+        correct = outputs.argmax(-1) == task.labels.to(device)
+        numbers["accuracy"] = float(correct.double().mean())
+    return numbers | {"weight": end.cpu().numpy()}
 
 
 # A language model on one's own text
@@ -796,9 +841,9 @@ def train_language_model(
     module : Module
         From tokens (batch, context) to logits (batch, context, vocabulary).
     tokens : Tensor of int64, shape (n,)
-        The text, longer than ``context``.
+        The text, longer than ``context``, in the module's vocabulary.
     seed : int
-        Of weights and batches.
+        Of weights and batches, at least 0.
     optimizer : {"dual", "adam"}
         `DualizedSGD` or torch's Adam, from the same weights.
     lr : float
@@ -813,7 +858,8 @@ def train_language_model(
     Returns
     -------
     dict
-        ``losses`` (steps,): mean cross-entropy of each batch before its step.
+        ``losses`` (steps,): mean cross-entropy of each batch before its step, infinite from where
+        a run has diverged.
 
     Raises
     ------
@@ -822,30 +868,37 @@ def train_language_model(
     """
     if optimizer not in ("dual", "adam"):
         raise ValueError(f"optimizer must be 'dual' or 'adam'; got {optimizer!r}")
-    for name, count in (("steps", steps), ("batch", batch), ("context", context)):
-        check_count(name, count)
+    check_type("module", module, Module)
+    check_type("tokens", tokens, Tensor)
+    steps, batch = check_integer("steps", steps), check_integer("batch", batch)
+    context, lr = check_integer("context", context), check_nonnegative("lr", lr)
     if tokens.dtype != torch.int64 or tokens.ndim != 1 or len(tokens) <= context:
         raise ValueError(
             f"tokens must be int64, more than {context} in a row; got {tokens.dtype}, "
             f"shape {tuple(tokens.shape)}"
         )
-    generator = torch.Generator().manual_seed(seed)
+    for atom in module.atoms:
+        if isinstance(atom, Embed):
+            _check_range(f"tokens of a vocabulary of {atom.tokens}", tokens, atom.tokens)
+    generator = _seeded(seed)
     weights = [w.requires_grad_() for w in module.initialize(generator, device)]
     if optimizer == "dual":
         descent = DualizedSGD(weights, module, lr=lr, momentum=momentum)
     else:
         descent = torch.optim.Adam(weights, lr=lr)
     schedule = torch.optim.lr_scheduler.LinearLR(descent, 1.0, 0.0, total_iters=steps)
-    losses = []
-    for _ in range(steps):
+    losses = torch.full((steps,), math.inf)
+    for step in range(steps):
         x, following = (part.to(device) for part in _excerpts(tokens, batch, context, generator))
         descent.zero_grad()
         loss = cross_entropy(module(x, weights), following).mean()
         loss.backward()
+        if not all(w.grad.isfinite().all() for w in weights if w.grad is not None):
+            break
         descent.step()
         schedule.step()
-        losses.append(loss.detach())
-    return {"losses": torch.stack(losses).cpu().double().numpy()}
+        losses[step] = loss.detach()
+    return {"losses": losses.double().numpy()}
 
 
 def _excerpts(
@@ -866,7 +919,7 @@ def cost_ratios(seed: int, repeats: int = 5) -> dict[str, float]:
     Parameters
     ----------
     seed : int
-        Of the matrices.
+        Of the matrices, at least 0.
     repeats : int, default 5
         Number of runs, at least 1; the two members of a pair take turns.
 
@@ -881,11 +934,10 @@ def cost_ratios(seed: int, repeats: int = 5) -> dict[str, float]:
 
     Raises
     ------
-    TypeError, ValueError
-        If ``repeats`` is not as described.
+    ValueError
+        If an argument is not as described.
     """
-    check_count("repeats", repeats)
-    generator = torch.Generator().manual_seed(seed)
+    repeats, generator = check_integer("repeats", repeats), _seeded(seed)
     tall = torch.randn(1024, 64, generator=generator)
     nine = kernel_slices(torch.randn(16, 16, 3, 3, generator=generator)).flatten(0, 1).contiguous()
     many = kernel_slices(torch.randn(64, 64, 5, 5, generator=generator)).flatten(0, 1).contiguous()

@@ -10,14 +10,23 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from numbers import Real
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from workingpapers.arguments import (
+    check_fields,
+    check_integer,
+    check_nonnegative,
+    check_positive,
+    check_type,
+)
 from workingpapers.modular_duality.norms import (
+    check_dtype,
+    check_real,
     check_tensor,
     conv2d_dual_norm,
     conv2d_norm,
@@ -28,7 +37,8 @@ from workingpapers.modular_duality.norms import (
     linear_norm,
     rms_norm,
     rms_scale,
-    without_scale,
+    unit_rms,
+    widened,
 )
 from workingpapers.modular_duality.orthogonalize import orthogonalize
 
@@ -141,14 +151,19 @@ class Module(ABC):
         device : torch.device or str, optional
             Where the weights shall be; by default where the generator is.
         dtype : torch.dtype, default float32
-            Their type.
+            Their type, real floating-point.
 
         Returns
         -------
         list of Tensor
+
+        Raises
+        ------
+        TypeError
+            If an argument is not as described.
         """
-        if not isinstance(generator, torch.Generator):
-            raise TypeError(f"generator must be a torch.Generator; got {generator!r}")
+        check_type("generator", generator, torch.Generator)
+        check_dtype(dtype)
         where = generator.device if device is None else device
         return [atom.draw(generator).to(where, dtype) for atom in self.atoms]
 
@@ -182,9 +197,8 @@ class Module(ABC):
             Of the batches' shape. Atoms with mass 0 do not count.
         """
         terms = [
-            atom.weight_norm(w) / share
+            atom.weight_norm(w) / share if share > 0 else w.new_zeros(atom.batch_of(w))
             for atom, w, share in self._with_shares("weights", weights)
-            if share > 0
         ]
         return reduce(torch.maximum, terms, torch.tensor(0.0))
 
@@ -234,7 +248,7 @@ class Module(ABC):
         TypeError, ValueError
             If an argument is not as described.
         """
-        check_number("target_norm", target_norm, low=0)
+        target_norm = check_nonnegative("target_norm", target_norm)
         return [
             share * target_norm * atom.weight_dualize(g, orthogonalizer)
             for atom, g, share in self._with_shares("gradients", gradients)
@@ -250,7 +264,7 @@ class Module(ABC):
         Parameters
         ----------
         gradients : sequence of Tensor
-            One an atom, of its shape, without leading axes. Finite.
+            One an atom, of its shape; leading axes are batches. Finite.
         orthogonalizer : callable, default `orthogonalize`
             As in `dualize`.
 
@@ -258,8 +272,11 @@ class Module(ABC):
         -------
         list of Tensor
         """
-        size = self.dual_norm(gradients)
-        return [size * dual for dual in self.dualize(gradients, 1.0, orthogonalizer)]
+        size, duals = self.dual_norm(gradients), self.dualize(gradients, 1.0, orthogonalizer)
+        return [
+            (size.reshape(*size.shape, *[1] * len(atom.shape)) * dual).to(dual.dtype)
+            for atom, dual in zip(self.atoms, duals, strict=True)
+        ]
 
     def tare(self, absolute: float | None = None, *, relative: float | None = None) -> "Module":
         """Return the module with its mass set to a number, or multiplied by one.
@@ -285,8 +302,8 @@ class Module(ABC):
         if (absolute is None) == (relative is None):
             raise ValueError(f"give absolute or relative, not both; got {absolute}, {relative}")
         if relative is not None:
-            return self._times_mass(check_number("relative", relative, low=0))
-        check_number("absolute", absolute, low=0)
+            return self._times_mass(check_nonnegative("relative", relative))
+        absolute = check_nonnegative("absolute", absolute)
         if self.mass == 0:
             raise ValueError(f"absolute={absolute} asks to scale a mass of 0, which stays 0")
         return self._times_mass(absolute / self.mass)
@@ -325,7 +342,7 @@ class Module(ABC):
         return Mul(factor) @ self
 
     def __pow__(self, copies: int) -> "Module":
-        check_count("the exponent", copies, low=0)
+        copies = check_integer("the exponent", copies, low=0)
         return reduce(Composition, [self] * copies) if copies else Identity()
 
 
@@ -338,7 +355,8 @@ class Composition(Module):
 
     With masses m0 (inner), m1 (outer), m = m0 + m1 and s1 the outer sensitivity, the norm is
     ``max(s1 m/m0 ||w0||, m/m1 ||w1||)``: a change of the inner weights reaches the output through
-    the outer module, which may enlarge it by s1 (Section 4.2).
+    the outer module, which may enlarge it by s1 (Section 4.2). If both are well-normed, so is
+    this, provided that the inner module sends inputs of norm 1 to outputs of norm at most 1.
 
     Parameters
     ----------
@@ -463,7 +481,7 @@ class Atom(Module):
     mass: float
 
     def __post_init__(self) -> None:
-        check_number("mass", self.mass, low=0)
+        check_fields(self, check_nonnegative, "mass")
 
     @property
     @abstractmethod
@@ -495,6 +513,10 @@ class Atom(Module):
         """Keep the whole size, unless the mass is 0."""
         return (size if self.mass > 0 else 0.0,)
 
+    def batch_of(self, tensor: Tensor) -> torch.Size:
+        """Return the sizes of the axes before those of the weights."""
+        return tensor.shape[: tensor.ndim - len(self.shape)]
+
     def check_shape(self, name: str, tensor: Tensor) -> None:
         """Raise unless the last axes are those of the weights."""
         if tuple(tensor.shape[tensor.ndim - len(self.shape) :]) != self.shape:
@@ -503,14 +525,19 @@ class Atom(Module):
                 f"got {tuple(tensor.shape)}"
             )
 
-    def _weight(self, x: Tensor, weights: Weights, axis: int, size: int) -> Tensor:
-        """Return the one tensor of the list, if it and the input fit this atom."""
+    def _weight(self, weights: Weights, batches: bool = True) -> Tensor:
+        """Return the one tensor of the list, if it fits this atom."""
         check_length(self, weights)
         self.check_shape("weights[0]", weights[0])
+        if not batches and self.batch_of(weights[0]):
+            raise ValueError(f"{self} takes no batches of weights; got {tuple(weights[0].shape)}")
+        return weights[0]
+
+    def _check_input(self, x: Tensor, axis: int, size: int) -> None:
+        """Raise unless the input has the size that this atom takes."""
         if not isinstance(x, Tensor) or x.ndim < -axis or x.shape[axis] != size:
             got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
             raise ValueError(f"{self} takes inputs with {size} entries on axis {axis}; got {got}")
-        return weights[0]
 
     def _times_mass(self, factor):
         return replace(self, mass=self.mass * factor)
@@ -534,7 +561,7 @@ class Linear(Atom):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_counts(d_out=self.d_out, d_in=self.d_in)
+        check_fields(self, check_integer, "d_out", "d_in")
 
     @property
     def shape(self):
@@ -543,7 +570,9 @@ class Linear(Atom):
 
     def forward(self, x, weights):
         """Compute ``W x`` for inputs (..., d_in); batches of weights need batches of inputs."""
-        return x @ self._weight(x, weights, axis=-1, size=self.d_in).mT
+        weight = self._weight(weights)
+        self._check_input(x, axis=-1, size=self.d_in)
+        return x @ weight.mT
 
     def weight_norm(self, weight):
         """``sqrt(d_in / d_out) ||W||_2``."""
@@ -580,7 +609,7 @@ class Embed(Atom):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_counts(tokens=self.tokens, d_out=self.d_out)
+        check_fields(self, check_integer, "tokens", "d_out")
 
     @property
     def shape(self):
@@ -589,11 +618,13 @@ class Embed(Atom):
 
     def forward(self, x, weights):
         """Look up integer tokens (...), each in 0..tokens-1; no batches of weights."""
-        check_length(self, weights)
-        self.check_shape("weights[0]", weights[0])
+        weight = self._weight(weights, batches=False)
         if not isinstance(x, Tensor) or x.is_floating_point() or x.dtype == torch.bool:
             raise TypeError(f"{self} takes a tensor of integer tokens; got {x!r}")
-        return nn.functional.embedding(x, weights[0])
+        try:  # torch's own check: ours would read the tokens, which vmap and compile forbid
+            return nn.functional.embedding(x, weight)
+        except IndexError as error:
+            raise ValueError(f"{self} takes tokens in 0..{self.tokens - 1}") from error
 
     def weight_norm(self, weight):
         """Largest RMS of a row."""
@@ -642,9 +673,9 @@ class Conv2D(Atom):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_counts(d_out=self.d_out, d_in=self.d_in, kernel=self.kernel, stride=self.stride)
+        check_fields(self, check_integer, "d_out", "d_in", "kernel", "stride")
         if self.padding is not None:
-            check_count("padding", self.padding, low=0)
+            check_fields(self, partial(check_integer, low=0), "padding")
         elif self.kernel % 2 == 0:
             raise ValueError(f"kernel must be odd unless padding is given; got {self.kernel}")
 
@@ -654,8 +685,11 @@ class Conv2D(Atom):
         return self.d_out, self.d_in, self.kernel, self.kernel
 
     def forward(self, x, weights):
-        """Convolve images (..., d_in, height, width); no batches of weights."""
-        weight = self._weight(x, weights, axis=-3, size=self.d_in)
+        """Convolve images (batch, d_in, height, width), or one; no batches of weights."""
+        weight = self._weight(weights, batches=False)
+        self._check_input(x, axis=-3, size=self.d_in)
+        if x.ndim > 4:
+            raise ValueError(f"{self} takes inputs of 3 or 4 axes; got {tuple(x.shape)}")
         padding = self.kernel // 2 if self.padding is None else self.padding
         return nn.functional.conv2d(x, weight, stride=self.stride, padding=padding)
 
@@ -679,7 +713,39 @@ class Conv2D(Atom):
 
 
 @dataclass(frozen=True)
-class Bias(Atom):
+class _AxisAtom(Atom):
+    """An atom with a number for each entry of one axis of the input."""
+
+    size: int
+    axis: int = -1
+    mass: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fields(self, check_integer, "size")
+        check_fields(self, partial(check_integer, low=-64, high=-1), "axis")  # torch's most axes
+
+    @property
+    def shape(self):
+        """``(size,)``."""
+        return (self.size,)
+
+    def _along_axis(self, x: Tensor, weights: Weights) -> Tensor:
+        """Give the weights the axes of an input (*their batches, ..., size, ...)."""
+        weight = self._weight(weights)
+        self._check_input(x, self.axis, self.size)
+        batch = self.batch_of(weight)
+        between = x.ndim + self.axis - len(batch)
+        if between < 0 or x.shape[: len(batch)] != batch:
+            raise ValueError(
+                f"{self} with weights {tuple(weight.shape)} takes inputs whose first axes are "
+                f"{tuple(batch)}; got {tuple(x.shape)}"
+            )
+        return weight.reshape(*batch, *[1] * between, self.size, *[1] * (-self.axis - 1))
+
+
+@dataclass(frozen=True)
+class Bias(_AxisAtom):
     """A vector added to the input: a linear layer from a constant 1.
 
     Parameters
@@ -692,22 +758,9 @@ class Bias(Atom):
         At least 0.
     """
 
-    size: int
-    axis: int = -1
-    mass: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_axis_atom(self.size, self.axis)
-
-    @property
-    def shape(self):
-        """``(size,)``."""
-        return (self.size,)
-
     def forward(self, x, weights):
-        """Add the vector along its axis."""
-        return x + _along(self._weight(x, weights, self.axis, self.size), self.axis)
+        """Add the vector along its axis; batches of weights need batches of inputs."""
+        return x + self._along_axis(x, weights)
 
     def weight_norm(self, weight):
         """RMS of the vector."""
@@ -727,7 +780,7 @@ class Bias(Atom):
 
 
 @dataclass(frozen=True)
-class Scale(Atom):
+class Scale(_AxisAtom):
     """A number for each entry of the input to multiply with: a diagonal linear layer.
 
     Its RMS -> RMS norm is the largest of the numbers, in absolute value.
@@ -742,22 +795,9 @@ class Scale(Atom):
         At least 0.
     """
 
-    size: int
-    axis: int = -1
-    mass: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_axis_atom(self.size, self.axis)
-
-    @property
-    def shape(self):
-        """``(size,)``."""
-        return (self.size,)
-
     def forward(self, x, weights):
-        """Multiply along the axis."""
-        return x * _along(self._weight(x, weights, self.axis, self.size), self.axis)
+        """Multiply along the axis; batches of weights need batches of inputs."""
+        return x * self._along_axis(x, weights)
 
     def weight_norm(self, weight):
         """Largest absolute value."""
@@ -765,7 +805,7 @@ class Scale(Atom):
 
     def gradient_norm(self, gradient):
         """Sum of the absolute values."""
-        return gradient.abs().sum(-1)
+        return widened(gradient).abs().sum(-1)
 
     def weight_dualize(self, gradient, orthogonalizer):
         """Sign of every entry."""
@@ -843,8 +883,9 @@ class Mul(Bond):
     factor: float
 
     def __post_init__(self) -> None:
-        if check_number("factor", self.factor) == 0:
-            raise ValueError("factor must not be 0; got 0")
+        number = isinstance(self.factor, Real) and not isinstance(self.factor, bool)
+        if not number or not math.isfinite(self.factor) or self.factor == 0:
+            raise ValueError(f"factor must be a finite number, not 0; got {self.factor!r}")
 
     @property
     def sensitivity(self):
@@ -900,7 +941,9 @@ class Flatten(Bond):
 class RMSDivide(Bond):
     """Divides by the RMS over some axes; zero stays zero.
 
-    The sensitivity is *given* 1, which is right where the RMS of the input is at least 1.
+    The sensitivity 1 is conventional, not guaranteed. Over the last axis it holds for inputs of
+    RMS at least 1; for RMS r below 1 it is 1/r. Over a whole image, and measured by the pixel of
+    largest RMS, it may be exceeded even at RMS 1.
 
     Parameters
     ----------
@@ -912,13 +955,15 @@ class RMSDivide(Bond):
 
     def compute(self, x):
         """Divide."""
-        square = x.square().mean(self.axes, keepdim=True)
-        return x / square.where(square > 0, 1).sqrt()  # no root of 0: its slope is infinite
+        return unit_rms(x, self.axes)
 
 
 @dataclass(frozen=True)
 class MeanSubtract(Bond):
     """Subtracts the mean over some axes.
+
+    The sensitivity is 1 over the last axis. Over a whole image, and measured by the pixel of
+    largest RMS, it is conventional, not guaranteed: there it is ``2 - 2/pixels`` from 4 pixels on.
 
     Parameters
     ----------
@@ -946,8 +991,9 @@ class AvgPool(Bond):
 class SplitHeads(Bond):
     """Cuts features into heads: (..., time, heads * d) to (..., heads, time, d).
 
-    The sensitivity is *given* 1, right where the heads have the same RMS. Where all of the input
-    is in one head, that head's RMS is ``sqrt(heads)`` times the whole's.
+    The sensitivity 1 is conventional, not guaranteed: it holds for changes of the same RMS in
+    all heads. Where all of a change is in one head, its RMS there is ``sqrt(heads)`` times the
+    whole's.
 
     Parameters
     ----------
@@ -958,7 +1004,7 @@ class SplitHeads(Bond):
     heads: int
 
     def __post_init__(self) -> None:
-        check_counts(heads=self.heads)
+        check_fields(self, check_integer, "heads")
 
     def compute(self, x):
         """Reshape."""
@@ -991,7 +1037,10 @@ class RoPE(Bond):
 
 @dataclass(frozen=True)
 class AttentionQK(Bond):
-    """Products of queries and keys, ``q k^T / d``: with 1/d, not 1/sqrt(d), of sensitivity 1."""
+    """Products of queries and keys, ``q k^T / d``: with 1/d, not 1/sqrt(d).
+
+    The sensitivity is 1 for queries and keys of RMS at most 1.
+    """
 
     def compute(self, x):
         """Multiply (..., time, d) and (..., time, d) to (..., time, time)."""
@@ -1025,8 +1074,7 @@ class Softmax(Bond):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if check_number("scale", self.scale) <= 0:
-            raise ValueError(f"scale must be above 0; got {self.scale}")
+        check_fields(self, check_positive, "scale")
 
     @property
     def sensitivity(self):
@@ -1040,7 +1088,10 @@ class Softmax(Bond):
 
 @dataclass(frozen=True)
 class ApplyScores(Bond):
-    """Averages values with attention's weights: takes the tuple (values, weights)."""
+    """Averages values with attention's weights: takes the tuple (values, weights).
+
+    The sensitivity is 1 for values of RMS at most 1.
+    """
 
     def compute(self, x):
         """Multiply (..., time, time) and (..., time, d)."""
@@ -1061,44 +1112,6 @@ def as_module(part: Module | tuple) -> Module:
     if not isinstance(part, Module):
         raise TypeError(f"a module composes with a Module or a tuple of them; got {part!r}")
     return part
-
-
-def unit_rms(vectors: Tensor) -> Tensor:
-    """Scale vectors along the last axis to RMS 1; zero stays zero."""
-    v = without_scale(vectors, dims=-1)
-    size = v.square().mean(-1, keepdim=True).sqrt()
-    return v / size.where(size > 0, 1)
-
-
-def check_number(name: str, value: float, low: float = -math.inf) -> float:
-    """Return the number if it is finite and at least ``low``, else raise."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number; got {value!r}")
-    if not math.isfinite(value) or value < low:
-        bound = "" if low == -math.inf else f" and at least {low:g}"
-        raise ValueError(f"{name} must be finite{bound}; got {value}")
-    return value
-
-
-def check_count(name: str, value: int, low: int = 1) -> None:
-    """Raise unless ``value`` is an integer of at least ``low``."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer of at least {low}; got {value!r}")
-    if value < low:
-        raise ValueError(f"{name} must be at least {low}; got {value}")
-
-
-def check_counts(**counts: int) -> None:
-    """Raise unless all are integers of at least 1."""
-    for name, value in counts.items():
-        check_count(name, value)
-
-
-def check_axis_atom(size: int, axis: int) -> None:
-    """Raise unless size and axis are those of a vector of weights."""
-    check_count("size", size)
-    if isinstance(axis, bool) or not isinstance(axis, int) or axis >= 0:
-        raise ValueError(f"axis must be an integer below 0; got {axis!r}")
 
 
 def check_length(module: Module, weights: Weights) -> None:
@@ -1123,17 +1136,15 @@ def _exactly(matrix: Tensor) -> Tensor:
     return orthogonalize(matrix, "svd")
 
 
-def _along(vector: Tensor, axis: int) -> Tensor:
-    return vector.reshape(-1, *[1] * (-axis - 1))
-
-
 def _rotated(x: Tensor, base: float = 10_000.0) -> Tensor:
     """Rotate feature i with feature i + d/2 by ``position * base^(-2i/d)``."""
+    check_real("RoPE's input", x)
     if x.ndim < 2 or x.shape[-1] % 2:
         raise ValueError(f"RoPE takes an even number of features; got shape {tuple(x.shape)}")
-    half = x.shape[-1] // 2
-    frequency = base ** (-torch.arange(half, device=x.device, dtype=x.dtype) / half)
-    angle = torch.arange(x.shape[-2], device=x.device, dtype=x.dtype)[:, None] * frequency
-    first, second = x[..., :half], x[..., half:]
+    half, wide = x.shape[-1] // 2, widened(x)  # in half precision, positions above 256 are rounded
+    frequency = base ** (-torch.arange(half, device=x.device, dtype=wide.dtype) / half)
+    angle = torch.arange(x.shape[-2], device=x.device, dtype=wide.dtype)[:, None] * frequency
+    first, second = wide[..., :half], wide[..., half:]
     cos, sin = angle.cos(), angle.sin()
-    return torch.cat((cos * first - sin * second, sin * first + cos * second), dim=-1)
+    turned = torch.cat((cos * first - sin * second, sin * first + cos * second), dim=-1)
+    return turned.to(x.dtype)

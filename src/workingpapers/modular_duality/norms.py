@@ -3,7 +3,8 @@
 A norm on weights says how much a layer's output can move: it is the operator norm between the
 norm of the layer's inputs and the norm of its outputs. A gradient is measured by the dual norm,
 ``||g||† = max <g, t>`` over weights t of norm 1, and a maximiser t is the gradient's *dual*.
-Leading axes are batches throughout: a norm of many matrices is a tensor of many numbers.
+Leading axes are batches throughout: a norm of many matrices is a tensor of many numbers. Norms of
+half-precision tensors are float32.
 """
 
 import math
@@ -47,7 +48,10 @@ def rms_norm(v: Tensor, dim: int = -1) -> Tensor:
         If ``v`` is not as described.
     """
     check_tensor("v", v, axes=1)
-    return torch.linalg.vector_norm(v, dim=dim) / math.sqrt(v.shape[dim])
+    v = widened(v)
+    largest = largest_entry(v, dim)
+    unit = torch.linalg.vector_norm(v / largest, dim=dim) / math.sqrt(v.shape[dim])
+    return unit * largest.squeeze(dim)
 
 
 def linear_norm(weight: Tensor) -> Tensor:
@@ -142,8 +146,7 @@ def embed_dual_norm(gradient: Tensor, token_dim: int = 0) -> Tensor:
     """
     check_tensor("gradient", gradient, axes=2)
     axis = _vector_axis(token_dim)
-    lengths = torch.linalg.vector_norm(gradient, dim=axis)
-    return math.sqrt(gradient.shape[axis]) * lengths.sum(-1)
+    return gradient.shape[axis] * rms_norm(gradient, axis).sum(-1)
 
 
 def conv2d_norm(weight: Tensor) -> Tensor:
@@ -217,14 +220,13 @@ def lp_dualize(gradient: Tensor, p: float) -> Tensor:
         If an argument is not as described.
     """
     check_tensor("gradient", gradient, axes=1)
-    if not isinstance(p, Real) or isinstance(p, bool):
-        raise TypeError(f"p must be a number in (1, inf]; got {p!r}")
-    if not p > 1:
-        raise ValueError(f"p must be in (1, inf]; got {p}")
-    power = 0.0 if math.isinf(p) else 1 / (p - 1)  # q - 1
+    if not isinstance(p, Real) or isinstance(p, bool) or not p > 1:
+        raise ValueError(f"p must be a number in (1, inf]; got {p!r}")
+    p = float(p)
     unit = without_scale(gradient, dims=-1)
-    length = torch.linalg.vector_norm(unit, ord=power + 1, dim=-1, keepdim=True)
-    return unit.sign() * (unit.abs() / length.where(length > 0, 1)) ** power
+    dual = unit.abs() ** (1 / (p - 1))  # q - 1 = 1 / (p - 1); the largest entry is 1 or 0
+    length = torch.linalg.vector_norm(dual, ord=p, dim=-1, keepdim=True)
+    return unit.sign() * dual / length.where(length > 0, 1)
 
 
 def schatten_dualize(gradient: Tensor, p: float) -> Tensor:
@@ -295,8 +297,23 @@ def rms_scale(weight: Tensor) -> float:
 
 def without_scale(tensor: Tensor, dims: int | tuple[int, ...]) -> Tensor:
     """Divide by the largest entry over some axes, so that no square over- or underflows."""
-    largest = tensor.abs().amax(dims, keepdim=True)
-    return tensor / largest.where(largest > 0, 1)
+    return tensor / largest_entry(tensor, dims)
+
+
+def largest_entry(tensor: Tensor, dims: int | tuple[int, ...]) -> Tensor:
+    """Return the largest absolute value over some axes, which stay; 1 where all is zero.
+
+    A constant for derivatives: what is divided by it is multiplied again, or has no scale.
+    """
+    largest = tensor.detach().abs().amax(dims, keepdim=True)
+    return largest.where(largest > 0, 1)
+
+
+def unit_rms(vectors: Tensor, dims: int | tuple[int, ...] = -1) -> Tensor:
+    """Scale to RMS 1 over some axes; zero stays zero."""
+    v = without_scale(vectors, dims)
+    square = v.square().mean(dims, keepdim=True)
+    return v / square.where(square > 0, 1).sqrt()  # no root of 0: its slope is infinite
 
 
 def rank_tolerance(matrix: Tensor, s: Tensor) -> Tensor:
@@ -306,10 +323,7 @@ def rank_tolerance(matrix: Tensor, s: Tensor) -> Tensor:
 
 def check_tensor(name: str, tensor: Tensor, axes: int) -> None:
     """Raise unless ``tensor`` is real, finite and not empty, and has at least so many axes."""
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor; got {type(tensor).__name__}")
-    if not tensor.is_floating_point():
-        raise TypeError(f"{name} must be of a real floating-point dtype; got {tensor.dtype}")
+    check_real(name, tensor)
     if tensor.ndim < axes or tensor.numel() == 0:
         shape = tuple(tensor.shape)
         raise ValueError(
@@ -317,6 +331,20 @@ def check_tensor(name: str, tensor: Tensor, axes: int) -> None:
         )
     if not torch.isfinite(tensor).all():
         raise ValueError(f"{name} must be finite; got NaN or inf")
+
+
+def check_real(name: str, tensor: Tensor) -> None:
+    """Raise unless it is a tensor of a real floating-point dtype."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor; got {type(tensor).__name__}")
+    if not tensor.is_floating_point():
+        raise TypeError(f"{name} must be of a real floating-point dtype; got {tensor.dtype}")
+
+
+def check_dtype(dtype: torch.dtype) -> None:
+    """Raise unless it is a real floating-point dtype."""
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise TypeError(f"dtype must be a floating-point torch.dtype; got {dtype!r}")
 
 
 def _vector_axis(token_dim: int) -> int:

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workingpapers.modular_duality.modules import Module, Orthogonalizer, check_number
+from workingpapers.arguments import check_nonnegative, check_type
+from workingpapers.modular_duality.modules import Module, Orthogonalizer
 from workingpapers.modular_duality.orthogonalize import orthogonalize
 
 __all__ = ["DualizedSGD"]
@@ -15,11 +16,12 @@ __all__ = ["DualizedSGD"]
 class DualizedSGD(torch.optim.Optimizer):
     """Descend along the dual of the gradient: ``w <- w - lr * dualize(g)``.
 
-    A step changes the weights by ``lr`` in the modular norm, so the network's output by at most
-    ``lr`` to first order, whatever the width. Learning-rate schedules, gradient scalers, saving
-    and loading are torch's. The momentum is taken before the duality map, as in Muon:
-    ``b <- momentum b + (1 - momentum) g``, and with Nesterov ``momentum b + (1 - momentum) g`` is
-    dualised, else b.
+    A step changes the weights by ``lr`` in the modular norm, whatever the width. So it changes
+    the output of a well-normed network by at most ``lr`` to first order, while every atom's
+    weights have norm at most 1: they start so, but training may leave that. Learning-rate
+    schedules, gradient scalers, saving and loading are torch's. The momentum is taken before the
+    duality map, as in Muon: ``b <- momentum b + (1 - momentum) g``, and with Nesterov
+    ``momentum b + (1 - momentum) g`` is dualised, else b.
 
     Parameters
     ----------
@@ -64,13 +66,13 @@ class DualizedSGD(torch.optim.Optimizer):
         orthogonalizer: Orthogonalizer = orthogonalize,
         sharp: bool = False,
     ) -> None:
-        if not isinstance(module, Module):
-            raise TypeError(f"module must be a Module; got {module!r}")
+        check_type("module", module, Module)
         if not callable(orthogonalizer):
             raise TypeError(f"orthogonalizer must be callable; got {orthogonalizer!r}")
-        check_number("lr", lr, low=0)
-        check_number("weight_decay", weight_decay, low=0)
-        if check_number("momentum", momentum, low=0) >= 1:
+        lr = check_nonnegative("lr", lr)
+        weight_decay = check_nonnegative("weight_decay", weight_decay)
+        momentum = check_nonnegative("momentum", momentum)
+        if momentum >= 1:
             raise ValueError(f"momentum must be in [0, 1); got {momentum}")
         for name, flag in (("nesterov", nesterov), ("sharp", sharp)):
             if not isinstance(flag, bool):

@@ -14,7 +14,9 @@ import torch
 from numpy.polynomial import Polynomial
 from torch import Tensor
 
+from workingpapers.arguments import check_integer
 from workingpapers.modular_duality.norms import (
+    check_dtype,
     check_tensor,
     rank_tolerance,
     widened,
@@ -197,10 +199,7 @@ def coefficient_schedule(
     schedule = SCHEMES[scheme] if coefficients is None else _checked_schedule(coefficients)
     if steps is None:
         return schedule
-    if isinstance(steps, bool) or not isinstance(steps, int):
-        raise TypeError(f"steps must be an integer of at least 1; got {steps!r}")
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1; got {steps}")
+    steps = check_integer("steps", steps)
     if len(set(schedule)) == 1:
         return schedule[:1] * steps
     if steps != len(schedule):
@@ -318,12 +317,10 @@ def newton_schulz_flops(rows: int, columns: int, steps: int = 6) -> int:
     Raises
     ------
     ValueError
-        If an argument is below 1.
+        If an argument is not as described.
     """
-    if min(rows, columns, steps) < 1:
-        raise ValueError(f"rows, columns, steps must be at least 1; got {rows, columns, steps}")
-    m, n = sorted((rows, columns))
-    return steps * (4 * m**2 * n + 2 * m**3)
+    m, n = sorted((check_integer("rows", rows), check_integer("columns", columns)))
+    return check_integer("steps", steps) * (4 * m**2 * n + 2 * m**3)
 
 
 def _check_options(method, normalize, rank, generator, steps, coefficients) -> None:
@@ -369,10 +366,8 @@ def _by_sketch(x: Tensor, rank: int | None, generator: torch.Generator | None) -
     """Project on the range of ``G (G^T G) Omega`` (randomised SVD with one power step)."""
     if not isinstance(generator, torch.Generator):
         raise TypeError(f"generator must be a torch.Generator for a sketch; got {generator!r}")
-    small, columns = min(x.shape[-2:]), x.shape[-1]
-    if isinstance(rank, bool) or not isinstance(rank, int) or not 1 <= rank <= small:
-        raise ValueError(f"rank must be an integer in 1..{small} for a sketch; got {rank!r}")
-    directions = torch.randn(columns, rank, generator=generator, device=generator.device)
+    rank = check_integer("rank", rank, high=min(x.shape[-2:]))
+    directions = torch.randn(x.shape[-1], rank, generator=generator, device=generator.device)
     sample = x @ (x.mT @ (x @ directions.to(x)))
     basis, _ = torch.linalg.qr(sample)
     return basis @ _by_svd(basis.mT @ x)
@@ -381,8 +376,7 @@ def _by_sketch(x: Tensor, rank: int | None, generator: torch.Generator | None) -
 def _working_dtype(matrix: Tensor, dtype: torch.dtype | None, iterative: bool) -> torch.dtype:
     if dtype is None:
         return widened(matrix).dtype
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise TypeError(f"dtype must be a floating-point torch.dtype; got {dtype!r}")
+    check_dtype(dtype)
     if not iterative and dtype not in (torch.float32, torch.float64):
         raise ValueError(f"dtype must be float32 or float64 for this method; got {dtype}")
     return dtype
