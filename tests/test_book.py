@@ -156,6 +156,9 @@ def test_environment_file_installs_this_project_at_these_pins():
     file = yaml.safe_load((ROOT / "environment.yml").read_text())
     (pip,) = (item["pip"] for item in file["dependencies"] if isinstance(item, dict))
     assert pip == ["--constraint constraints.txt", "--editable .[book]"]
+    torch = next(d for d in file["dependencies"] if str(d).startswith("pytorch-cpu="))
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    assert torch.replace("pytorch-cpu=", "torch==") in pins
     python = next(d for d in file["dependencies"] if str(d).startswith("python="))
     version = python.removeprefix("python=")
     assert f"Programming Language :: Python :: {version}" in PYPROJECT["project"]["classifiers"]
