@@ -1,0 +1,274 @@
+"""Training with the true best weights restored, and errors in two units."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from workingpapers.arguments import check_integer, check_positive, check_type
+from workingpapers.cfpt.windows import WindowDataset
+
+__all__ = ["History", "evaluate", "fit", "predict", "seeded"]
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened in training.
+
+    Attributes
+    ----------
+    train_loss, val_mse : tuple of float
+        Mean squared error of each epoch: while it trained, and on the validation windows after it.
+    best_epoch : int
+        Index of the epoch whose weights the model has now.
+    seconds : float
+        Wall-clock time.
+    """
+
+    train_loss: tuple[float, ...]
+    val_mse: tuple[float, ...]
+    best_epoch: int
+    seconds: float
+
+
+@contextmanager
+def _seed(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
+    """Seed torch's own generators, which weights and dropout are drawn from, for a while."""
+    device = torch.device(device)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(check_integer("seed", seed, low=0))
+        yield
+
+
+def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Build a model from a seed; torch's global generator is as before afterwards.
+
+    Parameters
+    ----------
+    build : callable
+        Returns a model with weights that torch draws.
+    seed : int
+        At least 0.
+
+    Returns
+    -------
+    torch.nn.Module
+
+    Raises
+    ------
+    ValueError
+        If ``seed`` is not as described.
+    """
+    with _seed(seed):
+        return build()
+
+
+def fit(
+    model: nn.Module,
+    train: WindowDataset,
+    val: WindowDataset,
+    *,
+    epochs: int = 10,
+    lr: float = 1e-4,
+    batch_size: int = 32,
+    patience: int = 2,
+    seed: int,
+    fraction: float = 1.0,
+    progress: bool = False,
+) -> History:
+    """Train with Adam on the mean squared error, as in Section 4 of the paper.
+
+    The learning rate is halved after every epoch. In the end the model has the weights of its best
+    epoch on the validation windows.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        ``model(x, future_marks, history_marks)`` is a forecast. One without parameters is only
+        evaluated.
+    train, val : WindowDataset
+        Windows to learn from, and to choose the epoch by.
+    epochs : int, default 10
+        At least 1.
+    lr : float, default 1e-4
+        Learning rate of the first epoch.
+    batch_size : int, default 32
+        Windows a step.
+    patience : int, default 2
+        Stop after so many epochs without a new best.
+    seed : int
+        Of the order of the windows and of dropout.
+    fraction : float, default 1
+        Share of the windows, drawn anew, that an epoch sees; in (0, 1].
+    progress : bool, default False
+        Show a progress bar.
+
+    Returns
+    -------
+    History
+
+    Raises
+    ------
+    FloatingPointError
+        If the loss is infinite or NaN.
+    TypeError, ValueError
+        If an argument is not as described.
+    """
+    for name, part in (("train", train), ("val", val)):
+        check_type(name, part, WindowDataset)
+    for name, count in (("epochs", epochs), ("batch_size", batch_size), ("patience", patience)):
+        check_integer(name, count)
+    if check_positive("fraction", fraction) > 1:
+        raise ValueError(f"fraction must be in (0, 1], got {fraction!r}")
+    started = time.perf_counter()
+    device, lr = train.values.device, check_positive("lr", lr)
+    with _seed(seed, device):
+        losses, scores = _train(
+            model, train, val, lr, epochs, batch_size, patience, fraction, progress
+        )
+    seconds = time.perf_counter() - started
+    return History(tuple(losses), tuple(scores), scores.index(min(scores)), seconds)
+
+
+def _train(model, train, val, lr, epochs, batch_size, patience, fraction, progress):
+    """Train until patience runs out, and restore the best weights."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        return [evaluate(model, train)["mse"]], [evaluate(model, val)["mse"]]
+    optimizer = torch.optim.Adam(parameters, lr=lr, fused=True)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    losses, scores, best = [], [], None
+    for _ in tqdm(range(epochs), desc="epochs", disable=None if progress else True):
+        losses.append(_epoch(model, train, optimizer, batch_size, fraction))
+        scores.append(evaluate(model, val)["mse"])
+        schedule.step()
+        if scores[-1] == min(scores):
+            best = deepcopy(model.state_dict())
+        elif len(scores) - 1 - scores.index(min(scores)) >= patience:
+            break
+    model.load_state_dict(best)
+    return losses, scores
+
+
+def _epoch(
+    model: nn.Module,
+    train: WindowDataset,
+    optimizer: torch.optim.Optimizer,
+    batch_size: int,
+    fraction: float,
+) -> float:
+    model.train()
+    order = torch.randperm(len(train))[: max(1, round(fraction * len(train)))]
+    total = torch.zeros((), device=train.values.device)
+    for indices in order.to(train.values.device).split(batch_size):
+        x, y, future_marks, history_marks = train.batch(indices)
+        loss = nn.functional.mse_loss(model(x, future_marks, history_marks), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.detach() * len(indices)
+    if not torch.isfinite(total):
+        raise FloatingPointError("the loss is not finite any more: lower lr")
+    return float(total) / len(order)
+
+
+@torch.no_grad()
+def predict(
+    model: nn.Module,
+    windows: WindowDataset,
+    indices: Tensor | None = None,
+    batch_size: int = 256,
+) -> Tensor:
+    """Forecast windows, without dropout.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        ``model(x, future_marks, history_marks)`` is a forecast.
+    windows : WindowDataset
+        The windows.
+    indices : Tensor or array_like of int, optional
+        Which of them; all by default.
+    batch_size : int, default 256
+        Windows at a time.
+
+    Returns
+    -------
+    Tensor, shape (windows, pred_len, channels)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described.
+    """
+    check_type("windows", windows, WindowDataset)
+    indices = torch.arange(len(windows)) if indices is None else torch.as_tensor(indices)
+    return torch.cat([forecast for forecast, _ in _forecasts(model, windows, indices, batch_size)])
+
+
+def _forecasts(
+    model: nn.Module, windows: WindowDataset, indices: Tensor, batch_size: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield forecasts and targets, batch by batch; the model's mode is kept."""
+    training = model.training
+    model.eval()
+    try:
+        for some in indices.split(check_integer("batch_size", batch_size)):
+            x, y, future_marks, history_marks = windows.batch(some)
+            yield model(x, future_marks, history_marks), y
+    finally:
+        model.train(training)
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module,
+    windows: WindowDataset,
+    sd: Tensor | None = None,
+    batch_size: int = 256,
+) -> dict[str, float]:
+    """Measure the errors over all windows, steps and channels.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        ``model(x, future_marks, history_marks)`` is a forecast.
+    windows : WindowDataset
+        The windows, in standardised units.
+    sd : Tensor, shape (channels,), optional
+        Standard deviations that the channels were divided by.
+    batch_size : int, default 256
+        Windows at a time.
+
+    Returns
+    -------
+    dict
+        ``mse`` and ``mae`` in the units of the windows; with ``sd`` also ``mse_units`` and
+        ``mae_units`` in the original ones.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described.
+    """
+    check_type("windows", windows, WindowDataset)
+    channels = windows.values.shape[1]
+    if sd is not None and (not isinstance(sd, Tensor) or sd.shape != (channels,)):
+        raise ValueError(f"sd must be a Tensor with one number a channel, {channels}, got {sd!r}")
+    squares = absolutes = torch.zeros(channels, dtype=torch.float64, device=windows.values.device)
+    indices = torch.arange(len(windows))
+    for forecast, y in _forecasts(model, windows, indices, batch_size):
+        error = forecast - y
+        squares = squares + error.square().sum((0, 1))
+        absolutes = absolutes + error.abs().sum((0, 1))
+    count = len(windows) * windows.pred_len
+    squares, absolutes = squares / count, absolutes / count
+    scores = {"mse": squares, "mae": absolutes}
+    if sd is not None:
+        scores |= {"mse_units": squares * sd**2, "mae_units": absolutes * sd}
+    return {name: float(score.mean()) for name, score in scores.items()}
