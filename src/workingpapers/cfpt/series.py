@@ -252,6 +252,8 @@ def load_auckland(
     for sensor in sensors:
         if sensor not in auckland_sensors():
             raise ValueError(f"sensors must be of {auckland_sensors()}, got {sensor!r}")
+    if len(set(sensors)) < len(sensors) or not len(sensors):
+        raise ValueError(f"sensors must be different names, at least one, got {sensors}")
     check_integer("longest_fill", longest_fill, low=0)
     counts = table.loc[table["year"].isin(list(years)), list(sensors)]
     for sensor in counts:

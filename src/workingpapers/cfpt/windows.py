@@ -288,6 +288,12 @@ def prepare(
     """
     check_type("series", series, TimeSeries)
     split = chronological_split(len(series), seq_len, scheme)
+    for name, rows in split._asdict().items():
+        if rows.stop - rows.start < seq_len + check_integer("pred_len", pred_len):
+            raise ValueError(
+                f"series is too short: its {name} part has {rows.stop - rows.start} rows, and one "
+                f"window and horizon are {seq_len + pred_len}"
+            )
     scaled, mean, sd = standardise(series.values, split.train)
     place = {"device": device, "dtype": dtype}
     values = torch.as_tensor(scaled, **place)
