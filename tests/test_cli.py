@@ -203,7 +203,6 @@ def test_every_command_is_in_the_list_above():
         (["execute", "an_urn"], ["no notebook is called 'an_urn'; there is: tossing"]),
         (["reproduce", "control"], ["there is: tossing, an_urn"]),
         (["reproduce", "../tossing"], ["there is"]),
-        (["reproduce", "tossing", "--scale", "huge"], ["laptop", "paper"]),
         (["reproduce", "tossing", "--device", "tpu"], ["cpu", "cuda"]),
         (["reproduce", "tossing", "--seeds", "0"], ["--seeds"]),
         (["reproduce", "tossing", "--seeds", "nan"], ["--seeds"]),
@@ -244,7 +243,7 @@ def test_wrong_use_is_one_line_code_2_and_writes_nothing(checkout, arguments, wo
     [
         (["open", "tossing"], ["make book"]),
         (["reproduce", "an_urn"], ["no claims to measure"]),
-        (["reproduce", "tossing", "--scale", "paper"], ["laptop"]),
+        (["reproduce", "tossing", "--scale", "paper"], ["scale must be one of ['laptop']"]),
         (["reproduce", "tossing", "--device", "cuda"], ["cpu"]),
         (["data", "path", "etth1"], ["workingpapers data fetch etth1"]),
     ],
@@ -358,9 +357,11 @@ def test_data_list_and_path(monkeypatch, tmp_path):
     shown = run("data", "list").stdout
     for entry in data.list_datasets():
         assert entry.name in shown and entry.licence in shown and entry.source in shown
-    replaceable = dataclasses.replace(data.get("etth1"), offline="a generator of ours")
-    monkeypatch.setattr(data.registry, "DATASETS", (replaceable,))
-    assert "without it" not in shown and "a generator of ours" in run("data", "list").stdout
+    for offline in (None, "a generator of ours"):
+        entry = dataclasses.replace(data.get("etth1"), offline=offline)
+        monkeypatch.setattr(data.registry, "DATASETS", (entry,))
+        shown = run("data", "list").stdout
+        assert f"without it: {offline}" in shown if offline else "without it" not in shown
     file = tmp_path / "file.csv"
     monkeypatch.setattr(data, "path", lambda name: file)
     assert run("data", "path", "etth1").stdout == f"{file}\n"

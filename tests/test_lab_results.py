@@ -632,6 +632,14 @@ def test_a_benchmark_becomes_a_result_file(place):
     assert list(results.table("coins")["heads"]) == expected
 
 
+def test_a_scale_may_have_claims_of_its_own(place):
+    first, second = benchmark().CLAIMS
+    given = benchmark(CLAIMS={"laptop": [first], "paper": [second]})
+    for scale, expected in (("laptop", "biased"), ("paper", "fair")):
+        results = read_results(reproduce(given, "coins", scale=scale, **place))
+        assert [record["id"] for record in results.claims] == [expected]
+
+
 def test_other_scales_and_numbers_of_seeds(place):
     path = reproduce(benchmark(), "coins", scale="paper", seeds=4, **place)
     assert path.name == "coins-paper.json"
@@ -730,6 +738,7 @@ def test_runs_left_by_something_else_are_made_again(place, tmp_path, capsys, mon
             "different names",
         ),
         ({"CLAIMS": [claim(experiment="dice")]}, {}, "'dice'"),
+        ({"CLAIMS": {"paper": []}}, {}, r"CLAIMS must hold the scale 'laptop'; it holds \['paper"),
         ({"SCALES": "laptop"}, {"scale": "lap"}, "SCALES must be a tuple of str; got 'laptop'"),
         ({"DEVICES": "cpu"}, {}, "DEVICES must be a tuple of str; got 'cpu'"),
         ({}, {"command": ""}, r"\$\.command"),

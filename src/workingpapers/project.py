@@ -101,13 +101,15 @@ def notebooks(name: str) -> list[Path]:
     return [path for path in found if path.stem == name]
 
 
-def results(slug: str) -> Path:
+def results(slug: str, scale: str = "laptop") -> Path:
     """Where the measured claims of a paper are stored.
 
     Parameters
     ----------
     slug : str
         Name of the paper.
+    scale : str, default "laptop"
+        The scale that they were measured at.
 
     Returns
     -------
@@ -120,8 +122,11 @@ def results(slug: str) -> Path:
         If no paper has this name.
     """
     check_slug(slug)
-    carried = Path(__file__).parent / "results" / f"{slug}.json"
-    return carried if carried.exists() else root() / "benchmarks" / "results" / f"{slug}.json"
+    from workingpapers.lab.results import file_name  # brings in pandas: too slow for `--help`
+
+    name = file_name(slug, scale)
+    carried = Path(__file__).parent / "results" / name
+    return carried if carried.exists() else root() / "benchmarks" / "results" / name
 
 
 def papers() -> list[str]:

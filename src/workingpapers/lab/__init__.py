@@ -3,7 +3,7 @@
 from workingpapers.lab.claims import Claim, check, evaluate
 from workingpapers.lab.experiments import Experiment, product, run_experiment, spawn_generators
 from workingpapers.lab.provenance import fingerprint
-from workingpapers.lab.reproduction import reproduce
+from workingpapers.lab.reproduction import claims_of, reproduce
 from workingpapers.lab.results import Results, read_results, write_results
 from workingpapers.lab.statistics import (
     Estimate,
@@ -26,6 +26,7 @@ __all__ = [
     "Results",
     "bootstrap_interval",
     "check",
+    "claims_of",
     "evaluate",
     "fingerprint",
     "interquartile_mean",

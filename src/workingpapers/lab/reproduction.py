@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,7 +43,8 @@ def reproduce(
     ----------
     benchmark_module : module
         Has ``SCALES`` and ``DEVICES`` (tuples of str), ``plan(scale, device)`` (a list of
-        :class:`Experiment` with different names) and ``CLAIMS`` (a list of :class:`Claim`).
+        :class:`Experiment` with different names) and ``CLAIMS`` (a list of :class:`Claim`, or a
+        dict of such lists where each scale has claims of its own).
     slug : str
         The paper, in snake_case.
     scale : str, default "laptop"
@@ -143,11 +144,37 @@ def _planned(
     names = [experiment.name for experiment in experiments]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"plan must give experiments with different names; got {names}")
-    claims = list(benchmark.CLAIMS)
+    claims = claims_of(benchmark, scale)
     check_claims(claims, names)
     if seeds is not None:
         experiments = [replace(experiment, seeds=seeds) for experiment in experiments]
     return experiments, claims
+
+
+def claims_of(benchmark: ModuleType, scale: str) -> list[Claim]:
+    """Return the claims that a benchmark decides on at a scale.
+
+    Parameters
+    ----------
+    benchmark : module
+        As in :func:`reproduce`.
+    scale : str
+        One of its ``SCALES``.
+
+    Returns
+    -------
+    list of Claim
+
+    Raises
+    ------
+    ValueError
+        If ``CLAIMS`` is a dict without that scale.
+    """
+    if not isinstance(benchmark.CLAIMS, Mapping):
+        return list(benchmark.CLAIMS)
+    if scale not in benchmark.CLAIMS:
+        raise ValueError(f"CLAIMS must hold the scale {scale!r}; it holds {list(benchmark.CLAIMS)}")
+    return list(benchmark.CLAIMS[scale])
 
 
 def _first_two_runs(experiment: Experiment) -> Experiment:
