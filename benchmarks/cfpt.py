@@ -110,8 +110,8 @@ def ltsf(seed: int, name: str, horizon: int, model: str, device: str) -> dict[st
 def _series(name: str) -> cfpt.TimeSeries:
     if name == "ETTh1":
         return cfpt.load_ett()
-    load = cfpt.load_ett if name.startswith("ETT") else cfpt.load_csv
-    return load(cache_folder() / FILES[name])
+    file = cache_folder() / FILES[name]
+    return cfpt.load_ett(file) if name.startswith("ETT") else cfpt.load_csv(file, gaps=None)
 
 
 def _sets() -> list[str]:

@@ -661,6 +661,7 @@ def test_bad_tables_are_refused(tmp_path, text, message):
 def test_gaps_that_are_announced_are_kept(tmp_path):
     text = "date,a\n2020-01-01,1\n2020-01-02,2\n2020-01-04,2\n"
     assert load_csv(write_csv(tmp_path, text), gaps=1).gaps == 1
+    assert load_csv(write_csv(tmp_path, text), gaps=None).gaps == 1
     with pytest.raises(ValueError, match="but for 2 gaps, got 1"):
         load_csv(write_csv(tmp_path, text), gaps=2)
 

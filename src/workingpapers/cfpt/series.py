@@ -60,8 +60,9 @@ class TimeSeries:
         Finite.
     channels : tuple of str
         Names of the channels, none twice.
-    gaps : int, default 0
-        How many steps are longer than the others, such as where clocks are put forward.
+    gaps : int or None, default 0
+        How many steps are longer than the others, such as where clocks are put forward. With None
+        there may be any number, and it is counted.
 
     Raises
     ------
@@ -72,7 +73,7 @@ class TimeSeries:
     stamps: NDArray[np.datetime64]
     values: NDArray[np.float64]
     channels: tuple[str, ...]
-    gaps: int = 0
+    gaps: int | None = 0
 
     def __post_init__(self) -> None:
         stamps = check_stamps("stamps", self.stamps).astype("datetime64[s]")
@@ -87,42 +88,53 @@ class TimeSeries:
             )
         for name, column in zip(channels, values.T, strict=True):
             as_reals(f"channel {name!r}", column)
-        _check_steps(stamps, check_integer("gaps", self.gaps, low=0))
-        for name, value in (("stamps", stamps), ("values", values.astype(float))):
+        kept = {
+            "stamps": stamps,
+            "values": values.astype(float),
+            "channels": channels,
+            "gaps": _counted_gaps(stamps, self.gaps),
+        }
+        for name, value in kept.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "channels", channels)
 
     def __len__(self) -> int:
         """Return the number of stamps."""
         return len(self.stamps)
 
 
-def _check_steps(stamps: NDArray[np.datetime64], gaps: int) -> None:
+def _counted_gaps(stamps: NDArray[np.datetime64], gaps: int | None) -> int:
+    """Return the number of gaps; raise if it is another one, or stamps do not increase."""
     if len(stamps) < 2:
         raise ValueError(f"stamps must be at least 2, got {len(stamps)}")
-    steps = np.diff(stamps)
-    if (steps <= np.timedelta64(0)).any():
-        where = int((steps <= np.timedelta64(0)).argmax()) + 1
-        problem = "is repeated" if steps[where - 1] == np.timedelta64(0) else "goes back in time"
-        raise ValueError(f"stamps must increase, but {stamps[where]} at {where} {problem}")
+    steps, none = np.diff(stamps), np.timedelta64(0)
+    if (steps <= none).any():
+        where = int((steps <= none).argmax())
+        problem = "goes back in time" if steps[where] < none else "is repeated"
+        raise ValueError(f"stamps must increase, but {stamps[where + 1]} at {where + 1} {problem}")
     longer = np.flatnonzero(steps > steps.min())
-    if len(longer) != gaps:
+    if gaps is not None and len(longer) != check_integer("gaps", gaps, low=0):
         first = f", the first after {stamps[longer[0]]}" if len(longer) else ""
         raise ValueError(
             f"stamps must be {steps.min()} apart but for {gaps} gaps, got {len(longer)} gaps{first}"
         )
+    return len(longer)
 
 
-def load_csv(path: str | os.PathLike[str], *, date: str = "date", gaps: int = 0) -> TimeSeries:
+def load_csv(
+    path: str | os.PathLike[str], *, date: str = "date", gaps: int | None = 0
+) -> TimeSeries:
     """Read a series from a table: a column of stamps, and a column of numbers for each channel.
+
+    The paper's Weather, ECL and Traffic sets have this form (weather.csv, electricity.csv and
+    traffic.csv as prepared for Autoformer, Wu et al., 2021: https://github.com/thuml/Autoformer).
 
     Parameters
     ----------
     path : path
-        A CSV file with a header; such as those of the ETT, Weather, Electricity and Traffic sets.
+        A CSV file with a header.
     date : str, default "date"
         Name of the column of stamps, in a form such as ``2016-07-01 00:00:00``.
-    gaps : int, default 0
+    gaps : int or None, default 0
         As of `TimeSeries`.
 
     Returns
@@ -155,8 +167,8 @@ def load_ett(path: str | os.PathLike[str] | None = None) -> TimeSeries:
     Parameters
     ----------
     path : path, optional
-        ETTh1.csv, ETTh2.csv, ETTm1.csv or ETTm2.csv; by default ETTh1 as it was fetched by
-        ``workingpapers data fetch etth1``.
+        ETTh1.csv, ETTh2.csv, ETTm1.csv or ETTm2.csv of https://github.com/zhouhaoyi/ETDataset;
+        by default ETTh1 as it was fetched by ``workingpapers data fetch etth1``.
 
     Returns
     -------
@@ -258,9 +270,8 @@ def load_auckland(
     counts = table.loc[table["year"].isin(list(years)), list(sensors)]
     for sensor in counts:
         _check_missing(sensor, counts[sensor].isna().to_numpy(), longest_fill)
-    stamps = counts.index.to_numpy("datetime64[s]")
-    gaps = int((np.diff(stamps) > np.timedelta64(1, "h")).sum())
-    return TimeSeries(stamps, counts.interpolate("linear").to_numpy(), tuple(sensors), gaps)
+    values = counts.interpolate("linear").to_numpy()
+    return TimeSeries(counts.index.to_numpy("datetime64[s]"), values, tuple(sensors), gaps=None)
 
 
 def _check_years(years: Sequence[int], known: list[int]) -> None:

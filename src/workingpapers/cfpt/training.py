@@ -135,7 +135,17 @@ def fit(
     return History(tuple(losses), tuple(scores), scores.index(min(scores)), seconds)
 
 
-def _train(model, train, val, lr, epochs, batch_size, patience, fraction, progress):
+def _train(
+    model: nn.Module,
+    train: WindowDataset,
+    val: WindowDataset,
+    lr: float,
+    epochs: int,
+    batch_size: int,
+    patience: int,
+    fraction: float,
+    progress: bool,
+) -> tuple[list[float], list[float]]:
     """Train until patience runs out, and restore the best weights."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
