@@ -345,7 +345,7 @@ def cross_band(
     lr: float = 3e-3,
     d_model: int = 64,
     n_train: int = 4000,
-    n_test: int = 1000,
+    n_test: int = 4000,
     batch_size: int = 100,
     device: torch.device | str = "cpu",
 ) -> dict[str, float]:
