@@ -1,7 +1,9 @@
 """The claims about CFPT, and how each of them is measured.
 
-The thresholds were set before the measurement. All comparisons are paired over seeds; errors are
-mean squared errors on standardised test values unless something else is said.
+The thresholds were set before the measurement; the seeds and test windows of the task with two
+bands were raised after a first one, whose interval was as wide as what it was held against. All
+comparisons are paired over seeds; errors are mean squared errors on standardised test values
+unless something else is said.
 """
 
 from collections.abc import Callable
@@ -423,7 +425,13 @@ LAPTOP = [
         note="On these counts the error is lower without the split.",
     ),
     _below("convolution", "no convolution", "Removing the convolution hurts.", OURS, note=LEVEL),
-    _below("future", "CFPT-HT", "Time stamps of the future beat those of the window.", ABLATED),
+    _below(
+        "future",
+        "CFPT-HT",
+        "Time stamps of the future beat those of the window.",
+        ABLATED,
+        note="Both say the same here, 96 hours apart; only the number a weekday has differs.",
+    ),
     Claim(
         "gamma",
         "The error changes by at most 10% over gamma from 0.1 to 0.7.",
@@ -482,6 +490,7 @@ ETTH1 = [
         "comparison",
         climatology_behind,
         at_least=0.0,
+        note="All do but the timestamp branch alone.",
     ),
     _below(
         "interaction",
@@ -491,7 +500,16 @@ ETTH1 = [
     ),
     _below("coupling", "w/o CFI-C", "Removing the coupling layers hurts.", ABLATED),
     _below("2-D", "CFPT-1DT", "The 2-D convolution beats a 1-D one.", ABLATED),
-    _below("future", "CFPT-HT", "Time stamps of the future beat those of the window.", ABLATED),
+    Claim(
+        "same stamps",
+        "With the hour alone, 96 hours of the past say the same as 96 of the future.",
+        OURS,
+        "comparison",
+        difference("CFPT", "CFPT-HT"),
+        at_least=-1e-9,
+        at_most=1e-9,
+        note="So this setting cannot decide whether time stamps of the future are better.",
+    ),
     Claim(
         "paper's setting",
         "In the paper's own setting the error at 96 steps is 0.36 to 0.39.",
