@@ -2,8 +2,8 @@
 
 The thresholds were set before the measurement; the seeds and test windows of the task with two
 bands were raised after a first one, whose interval was as wide as what it was held against. All
-comparisons are paired over seeds; errors are mean squared errors on standardised test values
-unless something else is said.
+comparisons are paired over seeds, or, on the paper's sets, over sets and horizons, each the mean of
+its seeds; errors are mean squared errors on standardised test values unless something else is said.
 """
 
 from collections.abc import Callable
@@ -29,6 +29,7 @@ SCALES = ("laptop", "etth1", "paper")
 DEVICES = ("cpu", "cuda")
 
 ETT_SHORT = cfpt.Training(epochs=4, lr=1e-3)
+LINEAR_RATES = (5e-4, 1e-3, 5e-3, 1e-2)
 ETT_MODELS = [
     "CFPT",
     "w/o PTM",
@@ -75,8 +76,7 @@ def full(seed: int, model: str, device: str) -> dict[str, float]:
     task = auckland(device)
     trained, history = cfpt.train(model, task, seed, cfpt.FULL)
     errors = cfpt.evaluate(trained, task.test, task.sd)
-    fitted = cfpt.evaluate(trained, task.train)["mse"]
-    return errors | {"train_mse": fitted, "seconds": history.seconds}
+    return errors | {"seconds": history.seconds}
 
 
 def bands(seed: int, model: str, device: str) -> dict[str, float]:
@@ -101,12 +101,20 @@ def ett_short(seed: int, model: str, device: str) -> dict[str, float]:
 
 
 def ltsf(seed: int, name: str, horizon: int, model: str, device: str) -> dict[str, float]:
-    """Train a model with the paper's own settings on one of the paper's sets."""
+    """Train a model with the paper's own settings on one of the paper's sets.
+
+    The paper's learning rates are CFPT's, so DLinear and RLinear choose theirs on validation.
+    """
     setting = cfpt.paper_setting(name, horizon)
     task = cfpt.prepare(
         _series(name), 96, horizon, setting.kinds, scheme=setting.scheme, device=device
     )
-    return cfpt.score(model, task, seed, setting.training, setting.settings)
+    rates = LINEAR_RATES if model in ("DLinear", "RLinear") else (setting.training.lr,)
+    scores = [
+        cfpt.score(model, task, seed, replace(setting.training, lr=lr), setting.settings)
+        for lr in rates
+    ]
+    return min(scores, key=lambda found: found["val_mse"])
 
 
 def _series(name: str) -> cfpt.TimeSeries:
@@ -130,12 +138,13 @@ def _sets() -> list[str]:
 def plan(scale: str, device: str) -> list[Experiment]:
     """List the experiments of a scale."""
     at = {"device": [device]}
-    paper = {"name": ["ETTh1"], "horizon": [96], "model": ["CFPT"], **at}
+    models = ["CFPT", "DLinear", "RLinear", "climatology"]
+    paper = {"name": ["ETTh1"], "horizon": [96], "model": models, **at}
     if scale == "etth1":
         data.path("etth1")  # before any time is spent
         return [
             Experiment("comparison", ett_short, product(model=ETT_MODELS, **at), seeds=5),
-            Experiment("paper_setting", ltsf, product(**paper), seeds=5),
+            Experiment("paper_setting", ltsf, product(**paper), seeds=3),
         ]
     if scale == "paper":
         paper |= {"name": _sets(), "horizon": cfpt.PAPER_HORIZONS}
@@ -216,12 +225,6 @@ def branch_wins(table: pd.DataFrame) -> Estimate:
     return _exact(float(min(shares)), len(both))
 
 
-def excess_over_bound(table: pd.DataFrame) -> Estimate:
-    """Largest train MSE of the climatology minus train MSE of a trained timestamp branch."""
-    bound, reached = (_errors(table, name, "train_mse") for name in ("climatology", "w/o CFI"))
-    return _exact(float((bound - reached).max()), len(reached))
-
-
 def climatology_behind(table: pd.DataFrame) -> Estimate:
     """MSE of the climatology minus that of a trained forecaster, for the worst of them."""
     untrained = ("climatology", "seasonal naive")
@@ -245,12 +248,17 @@ def gamma_spread(table: pd.DataFrame) -> Estimate:
     return bootstrap_interval(np.arange(errors.shape[1]), spread, resamples=2000)
 
 
-def paper_minus(other: str) -> Measure:
-    """Make the measure: error of CFPT in the paper's setting minus that of a small model."""
-    return _described(
-        lambda paper, small: paired_difference(_errors(paper, "CFPT"), _errors(small, other)),
-        f"MSE of CFPT in the paper's setting minus MSE of {other}.",
-    )
+def difference_by_pair(one: str, other: str) -> Measure:
+    """Make the measure: difference of errors over pairs of a set and a horizon.
+
+    Seeds share their set and horizon, so they are averaged first, and are not counted as evidence.
+    """
+
+    def measure(table: pd.DataFrame) -> Estimate:
+        means = table.groupby(["model", "name", "horizon"])["mse"].mean()
+        return paired_difference(means[one].to_numpy(), means[other].to_numpy())
+
+    return _described(measure, f"MSE of {one} minus MSE of {other}, each the mean of its seeds.")
 
 
 OURS = "Not in the paper: our check."
@@ -260,6 +268,7 @@ BEST = "Best average on 6 of 7 data sets, among DLinear, RLinear and others (mai
 INTERACTION = "The interaction of the bands helps (the paper's idea; it lacks this control)."
 ROBUST = "Robust for gamma in 0.1 to 0.7 (sensitivity study)."
 LEVEL = "No difference here: the interval contains 0. The paper ran one seed and gives no test."
+TUNED = "It has as many epochs, and the learning rate of four that validates best."
 WHOLE = "All of the task's training windows, eight epochs."
 
 
@@ -272,8 +281,6 @@ def _below(name: str, other: str, sentence: str, paper: str, **options: str) -> 
 
 COMPARED = [
     "seasonal naive",
-    "DLinear",
-    "RLinear",
     "FITS",
     "FreTS",
     "iTransformer",
@@ -384,14 +391,6 @@ LAPTOP = [
         at_least=0.0,
     ),
     Claim(
-        "bound",
-        "No trained timestamp branch has a lower training error than the climatology.",
-        OURS,
-        "full",
-        excess_over_bound,
-        at_most=1e-6,
-    ),
-    Claim(
         "climatology, short training",
         "On these counts the closed-form climatology beats CFPT after short training.",
         OURS,
@@ -428,9 +427,10 @@ LAPTOP = [
     _below(
         "future",
         "CFPT-HT",
-        "Time stamps of the future beat those of the window.",
+        "Time stamps of the horizon serve better than those of the window, which say the same 96 "
+        "hours earlier.",
         ABLATED,
-        note="Both say the same here, 96 hours apart; only the number a weekday has differs.",
+        note="They are 96 hours apart; only the number that a weekday has differs.",
     ),
     Claim(
         "gamma",
@@ -524,20 +524,33 @@ ETTH1 = [
             f"paper's setting, {name}",
             f"In the paper's own setting CFPT beats {name}.",
             paper,
-            ("paper_setting", "comparison"),
-            paper_minus(name),
+            "paper_setting",
+            difference("CFPT", name),
             at_most=0.0,
+            note=note,
         )
-        for name, paper in (("DLinear", BEST), ("RLinear", BEST), ("climatology", OURS))
+        for name, paper, note in (
+            ("DLinear", BEST, TUNED),
+            ("RLinear", BEST, TUNED),
+            ("climatology", OURS, ""),
+        )
     ),
 ]
 
 PAPER = [
-    replace(claim, experiment="ltsf")
-    for claim in (
-        *(_below(f"without {name}", name, f"CFPT beats {name}.", ABLATED) for name in ABLATIONS),
-        *(_below(f"beats {name}", name, f"CFPT beats {name}.", BEST) for name in PAPER_BASELINES),
+    Claim(
+        f"{relation} {name}",
+        f"CFPT beats {name}, over sets and horizons.",
+        paper,
+        "ltsf",
+        difference_by_pair("CFPT", name),
+        at_most=0.0,
     )
+    for relation, names, paper in (
+        ("without", ABLATIONS, ABLATED),
+        ("beats", PAPER_BASELINES, BEST),
+    )
+    for name in names
 ]
 
 CLAIMS = {"laptop": LAPTOP, "etth1": ETTH1, "paper": PAPER}

@@ -385,6 +385,47 @@ def test_phase_table_gives_the_same_answers_and_computes_each_once():
     assert torch.allclose(table(odd), ptm(odd), atol=1e-6) and len(table) == 25
 
 
+@pytest.mark.parametrize("rdb", [1, 3])
+def test_layers_too_narrow_to_normalise_still_see_the_clock(rdb):
+    marks = torch.from_numpy(
+        time_features(np.datetime64("2024-03-01", "h") + np.arange(72), ["hour"])
+    )
+    horizons = marks.unfold(0, 24, 1).transpose(1, 2)[:24]
+    for channels in {1, 2} if rdb == 1 else {3, 5, 8}:
+        for seed in range(20):
+            ptm = seeded(lambda n=channels: PeriodicTimestampModel(1, n, 24, rdb=rdb), seed)
+            found = ptm.double()(horizons.double())
+            apart = torch.cdist(found.flatten(1), found.flatten(1)) + torch.eye(24)
+            assert apart.min().item() > 1e-9  # no two phases look the same
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_narrow_timestamp_branch_learns_a_noisy_day(channels, seed):
+    task = prepare(series(rows=2000, channels=channels), 24, 24, ("hour",))
+    net, _ = cfpt.train("w/o CFI", task, seed, Training(8, 1e-2, patience=8))
+    best = evaluate(PhaseClimatology(*task.sizes).fit(task.train), task.test)["mse"]
+    assert evaluate(net, task.test)["mse"] < 1.3 * best < 0.5
+
+
+def test_layers_of_three_units_are_normalised():
+    ptm = PeriodicTimestampModel(1, 6, 24, rda=2, rdb=3)
+    kinds = [[type(part) for part in layer] for layer in ptm.describe]
+    assert kinds == [[nn.Linear, nn.LayerNorm, nn.ReLU], [nn.Linear]]
+    assert PeriodicTimestampModel(1, 7, 24).describe[0][0].out_features == 7
+    assert CFPT(24, 24, 7, 1).ptm.describe[0][0].out_features == 7
+
+
+def test_phase_table_tells_numbers_of_other_dtypes_apart():
+    ptm = seeded(lambda: PeriodicTimestampModel(1, 3, 24), 0)
+    table = PhaseTable(ptm)
+    table(torch.zeros(1, 24, 1))
+    with pytest.raises(ValueError, match="future_marks must have shape"):
+        table(torch.zeros(1, 12, 2))  # as many bytes of zeros
+    with pytest.raises(RuntimeError, match="dtype"):
+        PhaseTable(ptm)(torch.zeros(1, 24, 1).double())
+
+
 # The whole model
 
 
@@ -666,6 +707,24 @@ def test_gaps_that_are_announced_are_kept(tmp_path):
         load_csv(write_csv(tmp_path, text), gaps=2)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("date,a\n2020-01-01T00:00Z,1\n2020-01-01T01:00Z,2\n", "without a time zone"),
+        ("date,a\n2020-01-01T00:00+13:00,1\n2020-01-01T01:00+13:00,2\n", "without a time zone"),
+        ("date,a,a\n2020-01-01,1,2\n2020-01-02,2,3\n", "different names"),
+        ("date,a\n2020-01-01,True\n2020-01-02,False\n", "channel 'a' must be real numbers"),
+        ("date,a\n2020-01-01,True\n2020-01-02,1\n", "channel 'a' must be real numbers"),
+        ("date,a\n2020-01-01 00:00:00.5,1\n2020-01-01 00:00:01.5,2\n", "whole seconds"),
+        (",date,a\n0,2020-01-01,1\n1,2020-01-02,2\n", "index=False"),
+        ("date,a\n2020-01-01,1,2\n2020-01-02,2,3\n", "index=False"),
+    ],
+)
+def test_tables_that_would_be_misread_are_refused(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        load_csv(write_csv(tmp_path, text))
+
+
 def test_missing_files_are_named(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError):
         load_csv(tmp_path / "nothing.csv")
@@ -694,6 +753,14 @@ def test_interaction_variance_is_the_floor():
     best_additive = torch.fft.irfft(split_bands(x[..., 0])[0], n=96)  # the slow wave ...
     best_additive += 0.2 * torch.fft.irfft(split_bands(x[..., 0])[1], n=96)  # ... and the mean
     assert float((y[..., 0] - best_additive).square().mean()) == pytest.approx(0.16, abs=0.01)
+
+
+def test_the_fast_wave_lies_in_the_high_band():
+    for length in (64, 125):
+        slow, fast = split_bands(make_cross_band(2, 0, length=length)[0][..., 0])
+        assert (slow[:, 2].abs() > 1).all() and (fast[:, 31].abs() > 1).all()
+    with pytest.raises(ValueError, match="length must be an integer >= 64 and <= 125"):
+        make_cross_band(1, 0, length=126)
 
 
 # Windows
@@ -783,6 +850,51 @@ def test_auckland_parts_have_the_windows_of_their_rows():
     assert all(len(part) == len(part.values) - 191 for part in parts)
 
 
+def test_schemes_of_months_want_their_own_steps():
+    hourly = series(rows=20 * 30 * 24)
+    assert len(prepare(hourly, 24, 24, scheme="ett").val) == 4 * 720 - 23
+    minutes = np.arange(len(hourly)) * np.timedelta64(30, "m")
+    half_hourly = replace(hourly, stamps=hourly.stamps[0] + minutes)
+    with pytest.raises(ValueError, match=r"series must have stamps 60 minutes apart.*1800 seconds"):
+        prepare(half_hourly, 24, 24, scheme="ett")
+    long = series(rows=20 * 30 * 24 * 4, channels=1)
+    with pytest.raises(ValueError, match=r"series must have stamps 15 minutes apart.*3600 seconds"):
+        prepare(long, 24, 24, scheme="ett_15min")
+
+
+@pytest.mark.parametrize("level", [0.1, 1e3, 1e-20, -7.7e100])
+def test_a_constant_channel_is_found_in_spite_of_rounding(level):
+    with pytest.raises(ValueError, match="channel 0 does not"):
+        cfpt.standardise(np.full((1001, 1), level), slice(0, 1001))
+
+
+def test_channels_of_any_size_are_standardised():
+    wave = np.sin(np.arange(50.0))[:, None]
+    for values in (1e-100 * wave, 1e100 * wave, 1e6 + wave):
+        scaled, *_ = cfpt.standardise(values, slice(0, 50))
+        np.testing.assert_allclose([scaled.mean(), scaled.std()], [0, 1], atol=1e-6)
+    with pytest.raises(ValueError, match="variance of channel 0 overflows"):
+        cfpt.standardise(1e200 * wave, slice(0, 50))
+
+
+def test_windows_whose_variance_overflows_are_refused():
+    x = 1e20 * normal(2, 12, 3, dtype=torch.float32)
+    for call in (lambda: standardise_window(x), lambda: net()(x, MARKS)):
+        with pytest.raises(ValueError, match=r"x must have windows .* finite in torch\.float32"):
+            call()
+    assert torch.isfinite(standardise_window(x.double())[0]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.uint16, np.uint64])
+def test_indices_may_be_integers_of_any_size(dtype):
+    task = tiny_task(rows=300)
+    indices = np.array([3, 0], dtype)
+    assert torch.equal(task.test.batch(indices).x, task.test.batch([3, 0]).x)
+    naive = {"naive": SeasonalNaive(*task.sizes)}
+    shown = [cfpt.forecasts(naive, task, some) for some in (indices, torch.from_numpy(indices))]
+    assert (shown[0].stamps == shown[1].stamps).all()
+
+
 # Forecasts without training
 
 
@@ -823,6 +935,20 @@ def test_no_change_of_the_climatology_fits_better():
             best.table[cell] = kept + change
             assert evaluate(best, task.train)["mse"] > least
         best.table[cell] = kept
+
+
+def test_a_saved_climatology_is_loaded_into_a_new_one(tmp_path):
+    task = tiny_task(rows=240)
+    old = PhaseClimatology(*task.sizes).fit(task.train)
+    torch.save(old.state_dict(), tmp_path / "climatology.pt")
+    new = PhaseClimatology(*task.sizes)
+    new.load_state_dict(torch.load(tmp_path / "climatology.pt", weights_only=True))
+    assert torch.equal(predict(new, task.test), predict(old, task.test))
+    outer = nn.ModuleDict({"inner": PhaseClimatology(*task.sizes)})
+    outer.load_state_dict(nn.ModuleDict({"inner": old}).state_dict())
+    assert torch.equal(outer["inner"].table, old.table)
+    with pytest.raises(RuntimeError, match="size mismatch for table"):
+        PhaseClimatology(24, 12, 2).load_state_dict(old.state_dict())
 
 
 def test_climatology_is_exact_on_a_noise_free_day():
@@ -895,6 +1021,8 @@ def recorded(errors, **changes):
         ([4.0, 1.0, 2.0, 0.5, 3.0], 3, 5),
         ([1.0, 2.0, 1.5, 0.1], 0, 3),  # better than the epoch before is not best
         ([3.0, 2.0, 1.0], 2, 3),
+        ([3.0, 1.0, 1.0, 2.0, 2.0, 2.0], 1, 4),  # as good as the best is no new best
+        ([1.0, 1.0, 1.0, 1.0], 0, 3),
     ],
 )
 def test_training_stops_and_remembers_the_best_epoch(errors, best, epochs):
@@ -932,8 +1060,43 @@ def test_a_seed_gives_the_same_training():
 def test_a_loss_that_explodes_is_an_error():
     task = tiny_task(rows=300)
     net = cfpt.build("w/o PTM", task, 0, {"d_model": 4})
-    with pytest.raises((FloatingPointError, ValueError)):
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    with pytest.raises(FloatingPointError, match="lower lr"):
         fit(net, task.train, task.val, epochs=3, lr=1e200, seed=0)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_validation_error_that_is_not_finite_is_an_error(bad, epoch):
+    recorder = Recorder([1.0] * epoch + [bad])
+    windows = WindowDataset(torch.arange(9.0)[:, None].double(), torch.zeros(9, 1).double(), 2, 1)
+    with pytest.raises(FloatingPointError, match="not finite"):
+        fit(recorder, windows, windows, lr=0.1, seed=0)
+    assert recorder.epoch == epoch and recorder.weight == 0  # as it came
+
+
+class Lasting(nn.Module):
+    """Repeats the last value, so many times as it is told, in evaluation only."""
+
+    def __init__(self, train_steps, steps):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones((), dtype=torch.float64))
+        self.steps = {True: train_steps, False: steps}
+
+    def forward(self, x, future_marks, history_marks):
+        return self.weight * x[:, -1:].repeat(1, self.steps[self.training], 1)
+
+
+def test_forecasts_of_a_wrong_shape_are_refused():
+    task = tiny_task(rows=300)
+    wanted = r"model must forecast shape \(.*24, 2\), got \(.*1, 2\)"
+    for call in (evaluate, predict):
+        with pytest.raises(ValueError, match=wanted):
+            call(Lasting(24, 1), task.val)
+    for steps in ((1, 24), (24, 1)):
+        with pytest.raises(ValueError, match=wanted):
+            fit(Lasting(*steps), task.train, task.val, epochs=1, seed=0)
 
 
 def test_errors_are_those_of_numpy():
@@ -959,6 +1122,15 @@ def test_evaluation_keeps_the_mode_and_switches_dropout_off():
     net = cfpt.build("iTransformer", task, 0).train()
     assert evaluate(net, task.val) == evaluate(net, task.val)
     assert net.training
+
+
+def test_a_part_that_is_frozen_stays_so():
+    task = tiny_task(rows=300)
+    net = cfpt.build("CFPT", task, 0, TINY | {"period": 24}).train()
+    net.cfi.eval()
+    predict(net, task.test, [0])
+    assert net.training and net.ptm.training and not net.cfi.training
+    assert not any(part.training for part in net.cfi.modules())
 
 
 # Experiments
@@ -987,8 +1159,20 @@ def test_short_training_takes_each_baselines_own_rate(monkeypatch):
     for name in ("DLinear", "PatchTST", "CFPT"):
         cfpt.train(name, task, 0)
     cfpt.train("DLinear", task, 0, cfpt.FULL)
-    wanted = [cfpt.BASELINES["DLinear"][1], cfpt.BASELINES["PatchTST"][1], cfpt.SHORT.lr]
-    assert rates == [*wanted, cfpt.FULL.lr]
+    cfpt.train("DLinear", task, 0, replace(cfpt.SHORT, lr=5e-3))
+    wanted = [cfpt.BASELINES["DLinear"][1], cfpt.BASELINES["PatchTST"][1], 5e-3]
+    assert rates == [*wanted, cfpt.FULL.lr, 5e-3]
+
+
+def test_models_that_read_time_features_get_them():
+    task = prepare(series(rows=300), 24, 24, ("hour", "dayofweek"))
+    batch = task.test.batch([0])
+    for name in ("iTransformer", "TimesNet", "PatchTST"):
+        net = cfpt.build(name, task, 0).eval()
+        same = torch.equal(
+            net(batch.x, None, batch.history_marks), net(batch.x, None, batch[2] + 1)
+        )
+        assert same is (name == "PatchTST")
 
 
 def test_forecasts_are_in_original_units_with_their_stamps():
@@ -1055,6 +1239,33 @@ def test_ratios_are_of_ways_that_give_the_same():
     found = cfpt.performance_ratios(task, 0, repeats=1)
     assert set(found) == {"gather", "phase_table", "fft", "phase_error"}
     assert found["phase_error"] < 1e-6 and min(found["gather"], found["fft"]) > 0
+
+
+def test_linear_rivals_choose_their_rate_and_seeds_are_averaged_first(monkeypatch):
+    spec = importlib.util.spec_from_file_location("bench", project.root() / "benchmarks/cfpt.py")
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    rows = [
+        {
+            "model": m,
+            "name": n,
+            "horizon": h,
+            "seed": s,
+            "mse": 1 + h + s + (m == "B") * (h + 10 * s),
+        }
+        for m in "AB"
+        for n in ("x", "y")
+        for h in (1, 2)
+        for s in (0, 1)
+    ]
+    found = bench.difference_by_pair("A", "B")(pd.DataFrame(rows))
+    assert found.n == 4 and found.value == pytest.approx(-6.5)
+    monkeypatch.setattr(bench, "_series", lambda name: series(rows=14_400))
+    monkeypatch.setattr(
+        cfpt, "score", lambda *a, **k: {"val_mse": abs(a[3].lr - 4e-3), "lr": a[3].lr}
+    )
+    picked = {m: bench.ltsf(0, "ETTh1", 96, m, "cpu")["lr"] for m in ("CFPT", "DLinear", "RLinear")}
+    assert picked == {"CFPT": 1e-4, "DLinear": 5e-3, "RLinear": 5e-3}
 
 
 # The real benchmark
@@ -1148,7 +1359,7 @@ BAD = [
         lambda: PeriodicTimestampModel(1, 3, 95),
         "pred_len must be a multiple of the period 24, got 95",
     ),
-    (lambda: PeriodicTimestampModel(1, 3, 96), "rda must be at most n_channels, 3, got 4"),
+    (lambda: PeriodicTimestampModel(1, 3, 96, rda=4), "rda must be at most n_channels, 3, got 4"),
     (lambda: PeriodicTimestampModel(1, 3, 24, rda=1, rdb=9), "rdb must be at most n_channels"),
     (lambda: PeriodicTimestampModel(0, 8, 96), "n_features must be"),
     (lambda: PeriodicTimestampModel(1, 0, 96), "n_channels must be"),
@@ -1174,6 +1385,8 @@ BAD = [
     (lambda: PhaseTable(net()), "ptm must be a PeriodicTimestampModel"),
     (lambda: PhaseTable(net().ptm)(X), "future_marks must have shape"),
     (lambda: PhaseTable(net().ptm)([X]), "marks must be a Tensor"),
+    (lambda: PhaseTable(net().ptm)(MARKS[:0]), "marks must hold at least one horizon"),
+    (lambda: optimal_gamma([1e200, 1], [1, 2]), "squares overflow"),
     (lambda: CFPT(12, 12, 3, 2, gamma=1.5), r"gamma must be in \[0, 1\]"),
     (lambda: CFPT(12, 12, 3, 2, gamma=math.nan), "gamma must be"),
     (lambda: CFPT(12, 12, 3, 2, branch="none"), "branch must be one of"),
@@ -1215,7 +1428,12 @@ BAD = [
     (lambda: windows().batch([-1]), r"indices must be of 0\.\.5"),
     (lambda: windows().batch(torch.tensor([], dtype=torch.int64)), "at least one"),
     (lambda: windows().batch([0.5]), "indices must be a list of integers"),
-    (lambda: windows().batch([[1]]), "indices must be a list of integers"),
+    (lambda: windows().batch([[1]]), r"indices must be one-dimensional .* shape \(1, 1\)"),
+    (lambda: windows().batch(1), r"indices must be one-dimensional .* shape \(\)"),
+    (lambda: windows().batch([]), r"at least one, got shape \(0,\)"),
+    (lambda: windows().batch([True]), "indices must be a list of integers"),
+    (lambda: predict(net(), windows(), 1), r"indices must be one-dimensional .* shape \(\)"),
+    (lambda: predict(net(), windows(), []), "at least one"),
     (lambda: windows().batches(0), "size must be"),
     (lambda: SeasonalNaive(12, 12, 3, 13), "season must be an integer >= 1 and <= 12"),
     (lambda: SeasonalNaive(12, 12, 3, 6)(NAN), "x must be finite"),
@@ -1235,7 +1453,13 @@ BAD = [
     (lambda: seeded(net, -1), "seed must be"),
     (lambda: evaluate(net(), X), "windows must be a WindowDataset"),
     (lambda: evaluate(net(), windows(), torch.ones(3)), "sd must be a Tensor"),
+    (lambda: evaluate(net(), windows(), torch.tensor([1, 0.0])), "sd must be finite and above 0"),
+    (lambda: evaluate(net(), windows(), torch.tensor([1, math.inf])), "sd must be finite"),
     (lambda: evaluate(net(), windows(), batch_size=0), "batch_size must be"),
+    (
+        lambda: TimeSeries(np.array([0, 1500], "M8[ms]"), np.zeros((2, 1)), ("a",)),
+        "stamps must be of whole seconds",
+    ),
     (lambda: predict(net(), X), "windows must be a WindowDataset"),
     (lambda: fit(net(), X, windows(), seed=0), "train must be a WindowDataset"),
     (lambda: fit(net(), windows(), windows(), seed=0, epochs=0), "epochs must be"),

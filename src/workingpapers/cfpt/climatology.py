@@ -1,5 +1,7 @@
 """Forecasts that need no training: the last season again, and the mean of a phase."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -69,6 +71,15 @@ class PhaseClimatology(nn.Module):
         self.n_channels = check_integer("n_channels", n_channels)
         self.register_buffer("phases", torch.empty(0, 0))
         self.register_buffer("table", torch.empty(0, pred_len, n_channels))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Make room for as many phases as were saved; torch refuses tables of other sizes."""
+        for name, ndim in (("phases", 2), ("table", 3)):
+            own, saved = getattr(self, name), state_dict.get(prefix + name)
+            if isinstance(saved, Tensor) and saved.ndim == ndim:
+                shape = saved.shape if name == "phases" else (len(saved), *own.shape[1:])
+                setattr(self, name, own.new_empty(shape, dtype=saved.dtype))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     @torch.no_grad()
     def fit(self, windows: WindowDataset, batch_size: int = 1024) -> "PhaseClimatology":

@@ -3,6 +3,7 @@
 import math
 from typing import Literal
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -62,7 +63,7 @@ class CFPT(nn.Module):
         band_split: bool = True,
         period: int = 24,
         kernel_size: int = 5,
-        rda: int = 4,
+        rda: int = 1,
         rdb: int = 1,
         layout: Layout = "periods_as_channels",
         fold: Fold = "inverse",
@@ -195,16 +196,19 @@ def optimal_gamma(err_cfi: ArrayLike | Tensor, err_ptm: ArrayLike | Tensor) -> f
     Raises
     ------
     ValueError
-        If an argument is not as described.
+        If an argument is not as described, or errors are so large that their squares overflow.
     """
     err_cfi, err_ptm = (_errors(n, e) for n, e in (("err_cfi", err_cfi), ("err_ptm", err_ptm)))
     if err_cfi.shape != err_ptm.shape:
         raise ValueError(f"err_ptm must have the shape {err_cfi.shape}, got {err_ptm.shape}")
-    apart = err_ptm - err_cfi
-    square = float((apart**2).sum())
-    if not 0 < square < math.inf:
+    with np.errstate(over="ignore", invalid="ignore"):
+        apart = err_ptm - err_cfi
+        square, product = float((apart**2).sum()), float((err_ptm * apart).sum())
+    if not square:
         raise ValueError("err_ptm must differ from err_cfi: every gamma gives the same error")
-    return float((err_ptm * apart).sum()) / square
+    if not math.isfinite(square) or not math.isfinite(product):
+        raise ValueError("err_ptm and err_cfi must be smaller: their squares overflow")
+    return product / square
 
 
 def _errors(name: str, errors: ArrayLike | Tensor):

@@ -14,7 +14,7 @@ def standardise_window(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Parameters
     ----------
     x : Tensor, shape (batch, seq_len, channels)
-        Windows.
+        Windows, finite.
 
     Returns
     -------
@@ -22,9 +22,19 @@ def standardise_window(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         ``(x - mu) / sd``.
     mu, sd : Tensor, shape (batch, 1, channels)
         Mean over time, and ``sqrt(biased variance + 1e-5)``.
+
+    Raises
+    ------
+    ValueError
+        If a standard deviation is not finite: squares of numbers near 1e19 overflow float32.
     """
     mu = x.mean(dim=1, keepdim=True)
     sd = (x.var(dim=1, keepdim=True, unbiased=False) + EPSILON).sqrt()
+    if not torch.isfinite(sd).all():
+        raise ValueError(
+            f"x must have windows whose standard deviation is finite in {x.dtype}, got values up "
+            f"to {float(x.abs().max()):.3g}"
+        )
     return (x - mu) / sd, mu, sd
 
 

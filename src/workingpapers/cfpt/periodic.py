@@ -97,6 +97,10 @@ class PeriodicTimestampModel(nn.Module):
     Two small layers describe every time stamp, a convolution mixes what is near in the period
     and across periods, and two linear maps lead to channels and along time.
 
+    A departure: of one unit, layer normalisation leaves a constant, and of two a sign, so that the
+    branch would be blind to the clock; and a rectifier may silence such a layer for good. Layers
+    of fewer than 3 units are therefore linear. Wider ones are as in the paper.
+
     Parameters
     ----------
     n_features : int
@@ -109,7 +113,7 @@ class PeriodicTimestampModel(nn.Module):
         Steps of a period.
     kernel_size : int, default 5
         Side of the convolution's kernel, at least 1.
-    rda, rdb : int, default 4 and 1
+    rda, rdb : int, default 1
         The two layers have ``n_channels // rda`` and ``n_channels // rdb`` units, at least 1.
     layout : {"periods_as_channels", "variates_as_channels"}
         See `fold_periods`.
@@ -136,7 +140,7 @@ class PeriodicTimestampModel(nn.Module):
         pred_len: int,
         period: int = 24,
         kernel_size: int = 5,
-        rda: int = 4,
+        rda: int = 1,
         rdb: int = 1,
         *,
         layout: Layout = "periods_as_channels",
@@ -205,6 +209,8 @@ def _reduced(n_channels: int, name: str, factor: int) -> int:
 
 
 def _layer(inputs: int, units: int) -> nn.Sequential:
+    if units < 3:  # too few to normalise, see PeriodicTimestampModel
+        return nn.Sequential(nn.Linear(inputs, units))
     return nn.Sequential(nn.Linear(inputs, units), nn.LayerNorm(units), nn.ReLU())
 
 
@@ -238,7 +244,7 @@ class PhaseTable:
     def __init__(self, ptm: PeriodicTimestampModel) -> None:
         check_type("ptm", ptm, PeriodicTimestampModel)
         self.ptm = ptm
-        self._row: dict[bytes, int] = {}
+        self._row: dict[tuple, int] = {}
         self._answers = torch.empty(0)
 
     def __len__(self) -> int:
@@ -264,7 +270,10 @@ class PhaseTable:
             If ``marks`` are not as described.
         """
         check_type("marks", marks, Tensor)
-        keys = [block.tobytes() for block in marks.cpu().numpy()]
+        blocks = marks.detach().cpu().numpy()
+        if not len(blocks):
+            raise ValueError(f"marks must hold at least one horizon, got {tuple(marks.shape)}")
+        keys = [(block.shape, block.dtype.str, block.tobytes()) for block in blocks]
         new = {key: index for index, key in enumerate(keys) if key not in self._row}
         if new:
             answers = self.ptm(marks[list(new.values())])

@@ -76,7 +76,11 @@ class TimeSeries:
     gaps: int | None = 0
 
     def __post_init__(self) -> None:
-        stamps = check_stamps("stamps", self.stamps).astype("datetime64[s]")
+        given = check_stamps("stamps", self.stamps)
+        stamps = given.astype("datetime64[s]")
+        if (stamps != given).any():
+            first = given[(stamps != given).argmax()]
+            raise ValueError(f"stamps must be of whole seconds, got {first}")
         channels = tuple(self.channels)
         if not channels or len(set(channels)) < len(channels):
             raise ValueError(f"channels must be different names, at least one, got {channels}")
@@ -133,7 +137,8 @@ def load_csv(
     path : path
         A CSV file with a header.
     date : str, default "date"
-        Name of the column of stamps, in a form such as ``2016-07-01 00:00:00``.
+        Name of the column of stamps, in a form such as ``2016-07-01 00:00:00``: local time,
+        without a time zone, in whole seconds.
     gaps : int or None, default 0
         As of `TimeSeries`.
 
@@ -149,16 +154,46 @@ def load_csv(
         If the file or an argument is not as described; the message names the column.
     """
     table = pd.read_csv(Path(path))
+    _check_header(Path(path), table)
     if date not in table:
         raise ValueError(f"date must be one of the columns {list(table)}, got {date!r}")
-    try:
-        stamps = pd.to_datetime(table.pop(date), format="ISO8601").to_numpy("datetime64[s]")
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"column {date!r} must hold stamps: {error}") from error
-    values = [as_reals(f"channel {name!r}", table[name].to_numpy()) for name in table]
-    if not values:
+    stamps = _parsed(table.pop(date))
+    if not len(table.columns):
         raise ValueError(f"{path} must have a column beside {date!r}")
+    values = [_numbers(name, column) for name, column in table.items()]
     return TimeSeries(stamps, np.stack(values, axis=1), tuple(table), gaps)
+
+
+def _check_header(path: Path, table: pd.DataFrame) -> None:
+    """Raise if names are missing or repeated; pandas would make up others."""
+    header = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
+    names = header.iloc[0].tolist()
+    if "" in names or not isinstance(table.index, pd.RangeIndex):
+        raise ValueError(
+            f"{path} must have a name for every column, got {names}; if the first is an index, "
+            "write the table with to_csv(..., index=False)"
+        )
+    if len(set(names)) < len(names):
+        raise ValueError(f"{path} must have columns of different names, got {names}")
+
+
+def _parsed(column: pd.Series) -> NDArray[np.datetime64]:
+    try:
+        stamps = pd.to_datetime(column, format="ISO8601")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"column {column.name!r} must hold stamps: {error}") from error
+    if stamps.dtype.kind != "M" or stamps.dt.tz is not None:
+        raise ValueError(
+            f"column {column.name!r} must hold stamps in local time without a time zone, got "
+            f"{column.iloc[0]!r}"
+        )
+    return stamps.to_numpy()
+
+
+def _numbers(name: str, column: pd.Series) -> NDArray[np.float64]:
+    if column.dtype.kind == "b":
+        raise ValueError(f"channel {name!r} must be real numbers, got {column.dtype}")
+    return as_reals(f"channel {name!r}", column.to_numpy())
 
 
 def load_ett(path: str | os.PathLike[str] | None = None) -> TimeSeries:
@@ -308,7 +343,8 @@ def make_cross_band(
     kappa : float, default 1
         Strength of the interaction, in [0, 1].
     length : int, default 96
-        Steps of the window and of the future, at least 64.
+        Steps of the window and of the future, 64 to 125: from 126 on, the fast wave, bin 31, would
+        lie in the lower half of the spectrum, as the slow one does, and no split part them.
 
     Returns
     -------
@@ -321,7 +357,7 @@ def make_cross_band(
         If an argument is not as described.
     """
     check_integer("n", n)
-    check_integer("length", length, low=64)
+    check_integer("length", length, low=64, high=125)
     if check_nonnegative("kappa", kappa) > 1:
         raise ValueError(f"kappa must be in [0, 1], got {kappa!r}")
     rng = np.random.default_rng(check_integer("seed", seed, low=0))

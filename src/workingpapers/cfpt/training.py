@@ -1,5 +1,6 @@
 """Training with the true best weights restored, and errors in two units."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from workingpapers.arguments import check_integer, check_positive, check_type
-from workingpapers.cfpt.windows import WindowDataset
+from workingpapers.cfpt.windows import Batch, WindowDataset
 
 __all__ = ["History", "evaluate", "fit", "predict", "seeded"]
 
@@ -25,7 +26,7 @@ class History:
     train_loss, val_mse : tuple of float
         Mean squared error of each epoch: while it trained, and on the validation windows after it.
     best_epoch : int
-        Index of the epoch whose weights the model has now.
+        Index of the epoch whose weights the model has now, the first with the least ``val_mse``.
     seconds : float
         Wall-clock time.
     """
@@ -100,7 +101,7 @@ def fit(
     batch_size : int, default 32
         Windows a step.
     patience : int, default 2
-        Stop after so many epochs without a new best.
+        Stop after so many epochs without a new best; an error equal to the best is none.
     seed : int
         Of the order of the windows and of dropout.
     fraction : float, default 1
@@ -115,9 +116,10 @@ def fit(
     Raises
     ------
     FloatingPointError
-        If the loss is infinite or NaN.
+        If an error in training or validation is infinite or NaN. After this or any other
+        exception in training the model has the weights that it came with.
     TypeError, ValueError
-        If an argument is not as described.
+        If an argument is not as described, or a forecast does not have the shape of its target.
     """
     for name, part in (("train", train), ("val", val)):
         check_type(name, part, WindowDataset)
@@ -128,9 +130,14 @@ def fit(
     started = time.perf_counter()
     device, lr = train.values.device, check_positive("lr", lr)
     with _seed(seed, device):
-        losses, scores = _train(
-            model, train, val, lr, epochs, batch_size, patience, fraction, progress
-        )
+        before = deepcopy(model.state_dict())
+        try:
+            losses, scores = _train(
+                model, train, val, lr, epochs, batch_size, patience, fraction, progress
+            )
+        except Exception:
+            model.load_state_dict(before)
+            raise
     seconds = time.perf_counter() - started
     return History(tuple(losses), tuple(scores), scores.index(min(scores)), seconds)
 
@@ -149,20 +156,31 @@ def _train(
     """Train until patience runs out, and restore the best weights."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
-        return [evaluate(model, train)["mse"]], [evaluate(model, val)["mse"]]
+        return [_mse(model, train)], [_mse(model, val)]
     optimizer = torch.optim.Adam(parameters, lr=lr, fused=True)
     schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
     losses, scores, best = [], [], None
     for _ in tqdm(range(epochs), desc="epochs", disable=None if progress else True):
         losses.append(_epoch(model, train, optimizer, batch_size, fraction))
-        scores.append(evaluate(model, val)["mse"])
+        scores.append(_mse(model, val))
         schedule.step()
-        if scores[-1] == min(scores):
+        since_best = len(scores) - 1 - scores.index(min(scores))  # the first of equal ones
+        if not since_best:
             best = deepcopy(model.state_dict())
-        elif len(scores) - 1 - scores.index(min(scores)) >= patience:
+        elif since_best >= patience:
             break
     model.load_state_dict(best)
     return losses, scores
+
+
+def _mse(model: nn.Module, windows: WindowDataset) -> float:
+    return _finite(evaluate(model, windows)["mse"])
+
+
+def _finite(error: float) -> float:
+    if not math.isfinite(error):
+        raise FloatingPointError(f"the error is not finite any more, but {error}: lower lr")
+    return error
 
 
 def _epoch(
@@ -176,15 +194,22 @@ def _epoch(
     order = torch.randperm(len(train))[: max(1, round(fraction * len(train)))]
     total = torch.zeros((), device=train.values.device)
     for indices in order.to(train.values.device).split(batch_size):
-        x, y, future_marks, history_marks = train.batch(indices)
-        loss = nn.functional.mse_loss(model(x, future_marks, history_marks), y)
+        batch = train.batch(indices)
+        loss = nn.functional.mse_loss(_forecast(model, batch), batch.y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         total += loss.detach() * len(indices)
-    if not torch.isfinite(total):
-        raise FloatingPointError("the loss is not finite any more: lower lr")
-    return float(total) / len(order)
+    return _finite(float(total)) / len(order)
+
+
+def _forecast(model: nn.Module, batch: Batch) -> Tensor:
+    """Forecast a batch; raise unless the answer has the shape of the target."""
+    forecast = model(batch.x, batch.future_marks, batch.history_marks)
+    if not isinstance(forecast, Tensor) or forecast.shape != batch.y.shape:
+        found = tuple(forecast.shape) if isinstance(forecast, Tensor) else type(forecast).__name__
+        raise ValueError(f"model must forecast shape {tuple(batch.y.shape)}, got {found}")
+    return forecast
 
 
 @torch.no_grad()
@@ -214,25 +239,26 @@ def predict(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described.
+        If an argument is not as described, or a forecast does not have the shape of its target.
     """
     check_type("windows", windows, WindowDataset)
-    indices = torch.arange(len(windows)) if indices is None else torch.as_tensor(indices)
+    indices = windows.checked(range(len(windows)) if indices is None else indices)
     return torch.cat([forecast for forecast, _ in _forecasts(model, windows, indices, batch_size)])
 
 
 def _forecasts(
     model: nn.Module, windows: WindowDataset, indices: Tensor, batch_size: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield forecasts and targets, batch by batch; the model's mode is kept."""
-    training = model.training
+    """Yield forecasts and targets, batch by batch; the mode of each module is kept."""
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         for some in indices.split(check_integer("batch_size", batch_size)):
-            x, y, future_marks, history_marks = windows.batch(some)
-            yield model(x, future_marks, history_marks), y
+            batch = windows.batch(some)
+            yield _forecast(model, batch), batch.y
     finally:
-        model.train(training)
+        for module, training in modes:
+            module.training = training
 
 
 @torch.no_grad()
@@ -251,7 +277,7 @@ def evaluate(
     windows : WindowDataset
         The windows, in standardised units.
     sd : Tensor, shape (channels,), optional
-        Standard deviations that the channels were divided by.
+        Standard deviations that the channels were divided by, finite and above 0.
     batch_size : int, default 256
         Windows at a time.
 
@@ -264,12 +290,14 @@ def evaluate(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described.
+        If an argument is not as described, or a forecast does not have the shape of its target.
     """
     check_type("windows", windows, WindowDataset)
     channels = windows.values.shape[1]
     if sd is not None and (not isinstance(sd, Tensor) or sd.shape != (channels,)):
         raise ValueError(f"sd must be a Tensor with one number a channel, {channels}, got {sd!r}")
+    if sd is not None and not (torch.isfinite(sd) & (sd > 0)).all():
+        raise ValueError(f"sd must be finite and above 0, got {sd!r}")
     squares = absolutes = torch.zeros(channels, dtype=torch.float64, device=windows.values.device)
     indices = torch.arange(len(windows))
     for forecast, y in _forecasts(model, windows, indices, batch_size):

@@ -26,6 +26,7 @@ __all__ = [
 Scheme = Literal["ratio", "ett", "ett_15min"]
 
 MONTH_ROWS = {"ett": 30 * 24, "ett_15min": 30 * 24 * 4}
+STEPS = {"ett": np.timedelta64(60, "m"), "ett_15min": np.timedelta64(15, "m")}
 
 
 class Split(NamedTuple):
@@ -96,16 +97,22 @@ def standardise(
     Raises
     ------
     ValueError
-        If ``values`` are not as described, or a channel is constant in the training rows.
+        If ``values`` are not as described, or a channel is constant in the training rows, but for
+        rounding: its standard deviation is at most 1e-12 of its largest value.
     """
     values = as_reals("values", values)
     if values.ndim != 2 or not len(values[train]):
         raise ValueError(
             f"values must have shape (n, channels) and rows in {train}, got {values.shape}"
         )
-    mean, sd = values[train].mean(axis=0), values[train].std(axis=0)
-    if (sd == 0).any():
-        where = int((sd == 0).argmax())
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, sd = values[train].mean(axis=0), values[train].std(axis=0)
+    if not np.isfinite(sd).all():
+        where = int((~np.isfinite(sd)).argmax())
+        raise ValueError(f"values must be smaller, the variance of channel {where} overflows")
+    constant = sd <= 1e-12 * np.abs(values[train]).max(axis=0)  # rounding alone gives 1e-16
+    if constant.any():
+        where = int(constant.argmax())
         raise ValueError(f"values must vary in the training rows, channel {where} does not")
     return (values - mean) / sd, mean, sd
 
@@ -188,17 +195,45 @@ class WindowDataset:
         TypeError, ValueError
             If ``indices`` are not as described.
         """
-        indices = torch.as_tensor(indices, device=self.values.device)
-        if indices.dtype.is_floating_point or indices.dtype == torch.bool or indices.ndim != 1:
-            raise TypeError(f"indices must be a list of integers, got {indices.dtype}")
-        if not len(indices) or (indices < 0).any() or (indices >= len(self)).any():
-            raise ValueError(f"indices must be of 0..{len(self) - 1}, at least one")
+        indices = self.checked(indices)
         values, marks = (
             windows.index_select(0, indices).unflatten(1, (self.seq_len + self.pred_len, -1))
             for windows in self._windows
         )
         cut = self.seq_len
         return Batch(values[:, :cut], values[:, cut:], marks[:, cut:], marks[:, :cut])
+
+    def checked(self, indices: ArrayLike | Tensor) -> Tensor:
+        """Check indices of windows.
+
+        Parameters
+        ----------
+        indices : array_like or Tensor of int, shape (batch,)
+            As of `batch`; of any integer dtype.
+
+        Returns
+        -------
+        Tensor of int64, shape (batch,)
+            On the device of ``values``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``indices`` are not as described.
+        """
+        indices = torch.as_tensor(indices, device=self.values.device)
+        if indices.ndim != 1 or not len(indices):
+            raise ValueError(
+                f"indices must be one-dimensional and at least one, got shape "
+                f"{tuple(indices.shape)}"
+            )
+        kind = indices.dtype
+        if kind.is_floating_point or kind.is_complex or kind == torch.bool:
+            raise TypeError(f"indices must be a list of integers, got {kind}")
+        indices = indices.long()
+        if (indices < 0).any() or (indices >= len(self)).any():
+            raise ValueError(f"indices must be of 0..{len(self) - 1}")
+        return indices
 
     def batches(self, size: int = 256) -> list[Tensor]:
         """Return indices of all windows in order, in batches of ``size``."""
@@ -273,7 +308,7 @@ def prepare(
     kinds : sequence of str
         Time features, see `time_features`.
     scheme : {"ratio", "ett", "ett_15min"}
-        See `chronological_split`.
+        See `chronological_split`; the last two are for stamps of an hour and of 15 minutes.
     device, dtype
         Of the tensors.
 
@@ -284,10 +319,17 @@ def prepare(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described, or the series is too short.
+        If an argument is not as described, the series is too short, or its stamps are not those of
+        the scheme.
     """
     check_type("series", series, TimeSeries)
     split = chronological_split(len(series), seq_len, scheme)
+    step = np.diff(series.stamps).min()
+    if step != STEPS.get(scheme, step):
+        wanted = STEPS[scheme]
+        raise ValueError(
+            f"series must have stamps {wanted} apart for scheme {scheme!r}, got {step}"
+        )
     for name, rows in split._asdict().items():
         if rows.stop - rows.start < seq_len + check_integer("pred_len", pred_len):
             raise ValueError(
