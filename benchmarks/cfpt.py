@@ -170,7 +170,7 @@ def plan(scale: str, device: str) -> list[Experiment]:
             ),
             seeds=1,
         ),
-        Experiment("costs", costs, product(**at), seeds=3),
+        Experiment("costs", costs, product(**at), seeds=5, timed=True),
     ]
 
 
