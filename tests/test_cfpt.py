@@ -1241,10 +1241,21 @@ def test_ratios_are_of_ways_that_give_the_same():
     assert found["phase_error"] < 1e-6 and min(found["gather"], found["fft"]) > 0
 
 
-def test_linear_rivals_choose_their_rate_and_seeds_are_averaged_first(monkeypatch):
+@pytest.fixture(scope="module")
+def bench():
     spec = importlib.util.spec_from_file_location("bench", project.root() / "benchmarks/cfpt.py")
     bench = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(bench)
+    return bench
+
+
+def test_the_papers_sets_are_registered_under_the_names_that_are_looked_for(bench):
+    assert set(bench.FILES) == set(cfpt.PAPER_SETS)
+    for name, file in bench.FILES.items():
+        assert data.get(name.lower()).filename == file
+
+
+def test_linear_rivals_choose_their_rate_and_seeds_are_averaged_first(bench, monkeypatch):
     rows = [
         {
             "model": m,

@@ -202,8 +202,9 @@ def load_ett(path: str | os.PathLike[str] | None = None) -> TimeSeries:
     Parameters
     ----------
     path : path, optional
-        ETTh1.csv, ETTh2.csv, ETTm1.csv or ETTm2.csv of https://github.com/zhouhaoyi/ETDataset;
-        by default ETTh1 as it was fetched by ``workingpapers data fetch etth1``.
+        ETTh1.csv, ETTh2.csv, ETTm1.csv or ETTm2.csv of https://github.com/zhouhaoyi/ETDataset,
+        such as ``data.path("ettm1")``; by default ETTh1 as it was fetched by
+        ``workingpapers data fetch etth1``.
 
     Returns
     -------

@@ -110,17 +110,87 @@ def is_local(url: str) -> bool:
     return parts.scheme == "http" and parts.hostname in LOCAL_HOSTS
 
 
-DATASETS: tuple[DataSet, ...] = (
-    DataSet(
-        name="etth1",
-        title="Electricity transformer temperature, hourly, transformer 1 (July 2016 to June 2018)",
-        source="Zhou et al., Informer, AAAI 2021; https://github.com/zhouhaoyi/ETDataset",
+AUCKLAND = "the pedestrian counts of Auckland"
+ETT_SOURCE = "Zhou et al., Informer, AAAI 2021; https://github.com/zhouhaoyi/ETDataset"
+ETT_URL = "https://raw.githubusercontent.com/zhouhaoyi/ETDataset/main/ETT-small"
+TSLIB_URL = "https://huggingface.co/datasets/thuml/Time-Series-Library/resolve/main"
+
+
+def _ett(name: str, title: str, size: int, sha256: str) -> DataSet:
+    """Describe one of the four files of electricity transformer temperature."""
+    return DataSet(
+        name=name.lower(),
+        title=f"Electricity transformer temperature, {title} (July 2016 to June 2018)",
+        source=ETT_SOURCE,
         licence="CC BY-ND 4.0",
-        url="https://raw.githubusercontent.com/zhouhaoyi/ETDataset/main/ETT-small/ETTh1.csv",
-        sha256="f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066",
-        size=2_589_657,
-        filename="ETTh1.csv",
-        offline=None,
+        url=f"{ETT_URL}/{name}.csv",
+        sha256=sha256,
+        size=size,
+        filename=f"{name}.csv",
+        offline=AUCKLAND,
+    )
+
+
+DATASETS: tuple[DataSet, ...] = (
+    _ett(
+        "ETTh1",
+        "hourly, transformer 1",
+        2_589_657,
+        "f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066",
+    ),
+    _ett(
+        "ETTh2",
+        "hourly, transformer 2",
+        2_417_960,
+        "a3dc2c597b9218c7ce1cd55eb77b283fd459a1d09d753063f944967dd6b9218b",
+    ),
+    _ett(
+        "ETTm1",
+        "every 15 minutes, transformer 1",
+        10_360_719,
+        "6ce1759b1a18e3328421d5d75fadcb316c449fcd7cec32820c8dafda71986c9e",
+    ),
+    _ett(
+        "ETTm2",
+        "every 15 minutes, transformer 2",
+        9_677_236,
+        "db973ca252c6410a30d0469b13d696cf919648d0f3fd588c60f03fdbdbadd1fd",
+    ),
+    DataSet(
+        name="weather",
+        title="21 weather readings of a station in Jena, every 10 minutes of 2020",
+        source="Max Planck Institute for Biogeochemistry, Jena; as packed by Wu et al., "
+        "Autoformer, NeurIPS 2021; https://huggingface.co/datasets/thuml/Time-Series-Library",
+        licence="none stated",
+        url=f"{TSLIB_URL}/weather/weather.csv",
+        sha256="34ee981d07313e51da2a50bb600072c8ae4a69cb4b0651f4cb93a069d7a2ba63",
+        size=7_235_425,
+        filename="weather.csv",
+        offline=AUCKLAND,
+    ),
+    DataSet(
+        name="ecl",
+        title="Electricity consumption of 321 customers, hourly, three years",
+        source="Trindade, ElectricityLoadDiagrams20112014, UCI, 2015; as packed by Wu et al., "
+        "Autoformer, NeurIPS 2021; https://huggingface.co/datasets/thuml/Time-Series-Library",
+        licence="CC BY 4.0 (the original at UCI)",
+        url=f"{TSLIB_URL}/electricity/electricity.csv",
+        sha256="7e45845d54c5219bad0ae6bc1b5316cf8ff9cead5d33fa998a5a51c2e4a497ad",
+        size=95_581_762,
+        filename="electricity.csv",
+        offline=AUCKLAND,
+    ),
+    DataSet(
+        name="traffic",
+        title="Road occupancy at 862 sensors in the San Francisco Bay area, hourly, two years",
+        source="California Department of Transportation, PeMS; as packed by Wu et al., Autoformer, "
+        "NeurIPS 2021; https://huggingface.co/datasets/thuml/Time-Series-Library",
+        licence="none stated",
+        url=f"{TSLIB_URL}/traffic/traffic.csv",
+        sha256="cb06463d56fa17d87f47027cd9389ceae82a69eddee51cdb61480e120dab0b16",
+        size=136_478_119,
+        filename="traffic.csv",
+        offline=AUCKLAND,
     ),
     DataSet(
         name="cifar10",
