@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pandas as pd
 import psutil
 import pytest
@@ -165,6 +166,7 @@ COMMANDS = [
     ["reproduce"],
     ["check"],
     ["new"],
+    ["spoofing-test"],
     ["data", "list"],
     ["data", "fetch"],
     ["data", "path"],
@@ -213,6 +215,12 @@ def test_every_command_is_in_the_list_above():
         (["course", "make"], ["CH"]),
         (["course", "make", "tossing", "urn"], ["no chapter is called 'urn'"]),
         (["course", "check", "urn"], ["no chapter is called 'urn'"]),
+        (["spoofing-test"], ["TEXT"]),
+        (["spoofing-test", "_toc.yml", "--reference", "_toc.yml"], ["--key"]),
+        (["spoofing-test", "_toc.yml", "--key", "1"], ["--reference"]),
+        (["spoofing-test", "gone.txt", "--key", "1", "--reference", "gone.txt"], ["gone.txt"]),
+        (["spoofing-test", "--key", "-1"], ["--key"]),
+        (["spoofing-test", "--key", "1", "--scheme", "synthid"], ["lefthash", "kth"]),
         (["new", "coin"], ["--title"]),
         (["new", "Coin", "--title", "A coin"], ["snake_case"]),
         (["new", "a-coin", "--title", "A coin"], ["snake_case"]),
@@ -404,6 +412,116 @@ def test_course_without_nbgrader_names_the_extra(monkeypatch, arguments):
             monkeypatch.delitem(sys.modules, name)
     result = run("course", *arguments)
     assert_fails(result, 1, "nbgrader", 'pip install "workingpapers[course]"')
+
+
+# --- the spoofing test
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Files: a reference, and texts that a model wrote with and without a watermark."""
+    from workingpapers import language, watermark_spoofing
+
+    folder = tmp_path_factory.mktemp("written")
+    reference = "\n\n".join(language.king_james_bible().texts[:60])
+    write(folder / "reference.txt", reference)
+    texts = language.read_corpus(folder / "reference.txt").texts
+    tokenizer = language.train_tokenizer(texts, 512)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    tokens = language.encode(tokenizer, texts)
+    model = language.NGramLM.fit(tokens, 512)
+    scheme = watermark_spoofing.KGW(7, 512, seeding="self")
+    rng = np.random.default_rng(0)
+    for name, marks in (
+        ("marked", [watermark_spoofing.processor(scheme, 3)]),
+        ("again", [watermark_spoofing.processor(scheme, 3)]),
+        ("plain", []),
+    ):
+        (text,) = language.generate(model, [tokens[0][:3]], 600, rng, marks)
+        write(folder / f"{name}.txt", tokenizer.decode(text.tolist()))
+    return folder
+
+
+def spoofing_test(folder, *arguments):
+    files = [str(folder / word) if (folder / word).is_file() else word for word in arguments]
+    return run("spoofing-test", *files, "--reference", str(folder / "reference.txt"))
+
+
+def test_the_spoofing_test_reports_what_the_package_finds(written):
+    from workingpapers import language, watermark_spoofing
+
+    options = ["--key", "7", "--vocab-size", "512"]
+    result = spoofing_test(written, "marked.txt", *options, "--reprompted", "again.txt")
+    assert result.exit_code == 0, result.stderr
+    tokenizer = language.train_tokenizer(language.read_corpus(written / "reference.txt").texts, 512)
+    marked, again = (
+        language.encode(tokenizer, [(written / f"{name}.txt").read_text()])
+        for name in ("marked", "again")
+    )
+    ordinary = language.encode(tokenizer, language.read_corpus(written / "reference.txt").texts)
+    counts = watermark_spoofing.NGramCounts.from_texts(ordinary, 3, 512)
+    scheme = watermark_spoofing.KGW(7, 512, seeding="self")
+    report = watermark_spoofing.examine(marked, scheme, counts, "reprompting", again)
+    head, *rest = result.stdout.splitlines()
+    assert "trained on" in head and "512" in head
+    assert "\n".join(rest) == str(report) and "SelfHash" in str(report)
+    saved = spoofing_test(
+        written, "marked.txt", "--key", "7", "--tokenizer", "tokenizer.json",
+        "--reprompted", "again.txt",
+    )  # fmt: skip
+    assert saved.stdout.splitlines()[1:] == rest and "tokenizer.json" in saved.stdout
+
+
+def test_the_spoofing_test_stops_where_there_is_no_watermark(written):
+    for text, key in (("plain.txt", "7"), ("marked.txt", "8")):
+        result = spoofing_test(written, text, "--key", key, "--vocab-size", "512")
+        assert result.exit_code == 0 and "verdict: not watermarked" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (["--scheme", "lefthash", "--gamma", "0.5"], "LeftHash h=1"),
+        (["--scheme", "sumhash"], "SumHash h=2"),
+        (["--scheme", "selfhash", "--width", "2"], "SelfHash h=2"),
+        (["--scheme", "aaronson", "--width", "4"], "AAR h=4"),
+        (["--scheme", "kth", "--length", "64"], "KTH n=64"),
+    ],
+)
+def test_each_watermark_can_be_asked_for(written, options, name):
+    result = spoofing_test(
+        written, "plain.txt", "--key", "3", "--tokenizer", "tokenizer.json", *options
+    )
+    assert result.exit_code == 0, result.stderr
+    assert name in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--length", "9"], 2, ["--length means nothing for selfhash"]),
+        (["--scheme", "kth", "--gamma", "0.5"], 2, ["--gamma means nothing for kth"]),
+        (["--scheme", "lefthash", "--width", "2"], 2, ["--width means nothing for lefthash"]),
+        (["--gamma", "1.5"], 1, ["gamma"]),
+        (["--gamma", "nan"], 1, ["gamma"]),
+        (["--alpha", "0"], 1, ["alpha"]),
+        (["--tokenizer", "plain.txt"], 1, ["plain.txt is not a tokenizer.json"]),
+        (["--reprompted", "marked.txt"], 1, ["reprompted must not hold copies"]),
+        (["--vocab-size", "512"], 2, ["--vocab-size means nothing with --tokenizer"]),
+    ],
+)
+def test_wrong_options_of_the_spoofing_test_are_one_line(written, options, code, words):
+    used = [] if "--tokenizer" in options else ["--tokenizer", "tokenizer.json"]
+    assert_fails(spoofing_test(written, "marked.txt", "--key", "7", *used, *options), code, *words)
+
+
+def test_a_text_that_is_no_text_is_named(written):
+    (written / "bytes.bin").write_bytes(b"\xff\xfe\xff")
+    result = spoofing_test(written, "bytes.bin", "--key", "7", "--tokenizer", "tokenizer.json")
+    assert_fails(result, 1, "bytes.bin must be UTF-8 text")
+    write(written / "empty.txt", "\n")
+    result = spoofing_test(written, "empty.txt", "--key", "7", "--tokenizer", "tokenizer.json")
+    assert_fails(result, 1, "empty.txt must hold text")
 
 
 # --- this machine

@@ -97,6 +97,13 @@ Name = Annotated[
     typer.Argument(metavar="NAME", help="As `data list` names it.", callback=_usage(data.get)),
 ]
 Device = StrEnum("Device", ["cpu", "cuda"])
+Watermark = StrEnum("Watermark", ["lefthash", "sumhash", "selfhash", "aaronson", "kth"])
+TextFile = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="TEXT", help="UTF-8 text files of one source.", exists=True, dir_okay=False
+    ),
+]
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -225,6 +232,130 @@ def claims_table(claims: Sequence[dict[str, Any]]) -> str:
         verdict = "holds" if claim["holds"] else "does not hold"
         rows.append((claim["id"], measured, claim["threshold"], verdict, claim["sentence"]))
     return table(rows)
+
+
+@app.command(
+    "spoofing-test",
+    epilog="Example: workingpapers spoofing-test letter.txt --key 7 --reference books.txt",
+)
+def spoofing_test(
+    text: TextFile,
+    key: Annotated[int, typer.Option(min=0, help="The secret key of the watermark.")],
+    reference: Annotated[
+        Path, typer.Option(help="A text file of ordinary text.", exists=True, dir_okay=False)
+    ],
+    scheme: Annotated[Watermark, typer.Option(help="The watermark.")] = Watermark.selfhash,
+    width: Annotated[
+        int | None,
+        typer.Option(min=1, help="Context tokens of sumhash (2), selfhash or aaronson (3)."),
+    ] = None,
+    length: Annotated[
+        int | None, typer.Option(min=1, help="Length of the key sequence of kth (256).")
+    ] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="Share of green tokens of the hashes (0.25).")
+    ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(
+            help="The model's tokenizer.json; by default byte-level BPE trained on the reference.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    vocab_size: Annotated[
+        int | None, typer.Option(min=256, help="Tokens of the tokenizer that is trained (1024).")
+    ] = None,
+    reprompted: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Text files that the model wrote anew on the same subjects; once for each.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="False alarm rate.")] = 0.01,
+) -> None:
+    """Say whether text carries a watermark, and if so whether it was forged."""
+    # They bring in transformers: seconds.
+    from workingpapers import language, watermark_spoofing
+
+    if tokenizer is not None and vocab_size is not None:
+        raise typer.BadParameter("--vocab-size means nothing with --tokenizer")
+    ordinary = language.read_corpus(reference).texts
+    coder = (
+        language.train_tokenizer(ordinary, vocab_size or 1024)
+        if tokenizer is None
+        else _load(tokenizer)
+    )
+    size = coder.get_vocab_size()
+    mark = _watermark(scheme, key, size, width=width, length=length, gamma=gamma)
+    counts = watermark_spoofing.NGramCounts.from_texts(
+        language.encode(coder, ordinary), watermark_spoofing.gram_width(mark), size
+    )
+    report = watermark_spoofing.examine(
+        _encoded(coder, text),
+        mark,
+        counts,
+        mode="reprompting" if reprompted else "standard",
+        reprompted=_encoded(coder, reprompted) if reprompted else None,
+        alpha=alpha,
+    )
+    made = f"byte-level BPE trained on {reference}" if tokenizer is None else tokenizer
+    typer.echo(f"tokens: {made}, {size} of them; they must be those of the watermarked model")
+    typer.echo(report)
+
+
+OPTIONS = {
+    Watermark.lefthash: {"gamma": 0.25},
+    Watermark.sumhash: {"width": 2, "gamma": 0.25},
+    Watermark.selfhash: {"width": 3, "gamma": 0.25},
+    Watermark.aaronson: {"width": 3},
+    Watermark.kth: {"length": 256},
+}
+
+
+def _watermark(scheme: Watermark, key: int, vocab_size: int, **given: float | None) -> Any:
+    """Make the watermark; an option that it does not have is an error of usage."""
+    from workingpapers import watermark_spoofing as ws
+
+    options = dict(OPTIONS[scheme])
+    for name, value in given.items():
+        if value is not None and name not in options:
+            raise typer.BadParameter(f"--{name} means nothing for {scheme.value}")
+        options |= {} if value is None else {name: value}
+    if scheme is Watermark.kth:
+        return ws.KTH(key, vocab_size, **options)
+    if scheme is Watermark.aaronson:
+        return ws.Aaronson(key, vocab_size, options["width"])
+    seeding = "self" if scheme is Watermark.selfhash else "sum"
+    width = options.get("width", 1)
+    return ws.KGW(key, vocab_size, width, gamma=options["gamma"], seeding=seeding)
+
+
+def _load(file: Path) -> Any:
+    """Load a tokenizer; the library raises nothing more special than Exception."""
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:
+        raise ValueError(f"{file} is not a tokenizer.json: {error}") from error
+
+
+def _encoded(tokenizer: Any, files: Sequence[Path]) -> list[Any]:
+    """Turn files into tokens, a text a file."""
+    from workingpapers import language
+
+    texts = []
+    for file in files:
+        try:
+            texts.append(file.read_bytes().decode())
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{file} must be UTF-8 text: {error}") from error
+        if not texts[-1].strip():
+            raise ValueError(f"{file} must hold text, it is empty")
+    return language.encode(tokenizer, texts)
 
 
 @data_app.command("list", epilog="Example: workingpapers data list")
