@@ -1,0 +1,3 @@
+def calibrated(rewards, base):
+    """Probability of a smaller reward."""
+    return (rewards[:, None] > rewards[None, :]) @ base

@@ -1,0 +1,3 @@
+def withhold(boosts, frequency, rng):
+    """Half of the boosts at random."""
+    return boosts * (rng.random(len(boosts)) < 0.5)[:, None]
