@@ -134,7 +134,9 @@ def test_calibrated_reward_of_many_distinct_rewards_is_uniform():
     assert kstest(drawn, "uniform").pvalue > FALSE_ALARM
 
 
-@pytest.mark.parametrize("change", [np.exp, lambda r: r**3, lambda r: 7 * r - 2], ids=str)
+@pytest.mark.parametrize(
+    "change", [np.exp, lambda r: r**3, lambda r: 7 * r - 2], ids=["exp", "cube", "line"]
+)
 @pytest.mark.parametrize("procedure", PROCEDURES, ids=NAMES)
 def test_increasing_maps_of_the_reward_change_nothing(change, procedure):
     policy, base, rewards = world(2, size=40)
