@@ -1,6 +1,7 @@
 """The claims about watermark spoofing, and how each of them is measured.
 
-The thresholds were set before the measurement. A seed is a secret key, with all texts that are
+The thresholds were set before the measurement, but for those of the small transformers, which were
+set after a look at one key. A seed is a secret key, with all texts that are
 written with it. Shares of rejections are pooled over the keys, with exact binomial intervals. At
 the laptop's scale the models are n-gram models of a Bible, so that the pattern of the figures can
 be held against the paper, but not the figures.
