@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from workingpapers import cfpt, data
-from workingpapers.data.cache import cache_folder
 from workingpapers.lab import (
     Claim,
     Estimate,
@@ -48,12 +47,6 @@ ETT_MODELS = [
 ]
 ABLATIONS = ["w/o PTM", "w/o CFI", "w/o CFI-C", "w/o CFI-D", "CFPT-HT", "CFPT-1DT"]
 PAPER_BASELINES = ["DLinear", "RLinear", "iTransformer", "PatchTST", "TimesNet"]
-# Where the paper's sets are looked for: in the folder that fetched files are kept in.
-FILES = {name: f"{name}.csv" for name in ("ETTh1", "ETTh2", "ETTm1", "ETTm2")} | {
-    "Weather": "weather.csv",
-    "ECL": "electricity.csv",
-    "Traffic": "traffic.csv",
-}
 
 
 def auckland(device: str) -> cfpt.ForecastTask:
@@ -118,19 +111,23 @@ def ltsf(seed: int, name: str, horizon: int, model: str, device: str) -> dict[st
 
 
 def _series(name: str) -> cfpt.TimeSeries:
-    if name == "ETTh1":
-        return cfpt.load_ett()
-    file = cache_folder() / FILES[name]
+    file = data.path(name.lower())
     return cfpt.load_ett(file) if name.startswith("ETT") else cfpt.load_csv(file, gaps=None)
 
 
 def _sets() -> list[str]:
-    """List the paper's sets that are on this machine."""
-    found = [name for name, file in FILES.items() if (cache_folder() / file).is_file()]
+    """List the paper's sets that were fetched; one whose checksum is wrong is an error."""
+    found = []
+    for name in cfpt.PAPER_SETS:
+        try:
+            data.path(name.lower())
+        except FileNotFoundError:
+            continue
+        found.append(name)
     if not found:
+        names = ", ".join(name.lower() for name in cfpt.PAPER_SETS)
         raise FileNotFoundError(
-            f"none of {sorted(FILES.values())} is in {cache_folder()}; run `workingpapers data "
-            "fetch etth1`, and put the others there"
+            f"none of {names} is on this machine; run `workingpapers data fetch NAME`"
         )
     return found
 

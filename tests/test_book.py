@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from workingpapers import lab, notebooks, project
 from workingpapers.page.sphinx import repository_url
+from workingpapers.sources import sources
 
 ROOT = Path(__file__).parents[1]
 BOOK = ROOT / "book"
@@ -79,12 +80,10 @@ def test_every_paper_has_its_five_rooms_and_its_results():
 
 @pytest.mark.parametrize("slug", PAPERS)
 def test_results_were_made_by_the_code_at_hand(slug):
-    rooms = project.rooms(slug)
-    sources = [rooms["package"], rooms["benchmark"]]
     laptop = project.results(slug)
     for path in (laptop, *laptop.parent.glob(f"{slug}-*.json")):
         stored = lab.read_results(path)
-        assert stored.source == lab.fingerprint(sources), f"stale: run {stored.command!r}"
+        assert stored.source == lab.fingerprint(sources(slug)), f"stale: run {stored.command!r}"
         listed = [claim.id for claim in lab.claims_of(project.benchmark(slug), stored.scale)]
         assert [claim["id"] for claim in stored.claims] == listed
 

@@ -1249,10 +1249,25 @@ def bench():
     return bench
 
 
-def test_the_papers_sets_are_registered_under_the_names_that_are_looked_for(bench):
-    assert set(bench.FILES) == set(cfpt.PAPER_SETS)
-    for name, file in bench.FILES.items():
-        assert data.get(name.lower()).filename == file
+def test_the_papers_sets_are_registered_under_their_names():
+    assert {name.lower() for name in cfpt.PAPER_SETS} <= {one.name for one in data.list_datasets()}
+
+
+def test_the_paper_s_scale_takes_the_sets_that_are_there_and_refuses_damaged_ones(
+    bench, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("WORKINGPAPERS_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"none of .*ettm2.*data fetch NAME"):
+        bench.plan("paper", "cpu")
+    content = b"date,OT\n2016-07-01 00:00:00,1.0\n"
+    small = replace(data.get("ettm1"), sha256=hashlib.sha256(content).hexdigest())
+    others = [one for one in data.list_datasets() if one.name != small.name]
+    monkeypatch.setattr("workingpapers.data.registry.DATASETS", (small, *others))
+    (tmp_path / "ETTm1.csv").write_bytes(content)
+    assert {case["name"] for case in bench.plan("paper", "cpu")[0].cases} == {"ETTm1"}
+    (tmp_path / "ETTm1.csv").write_bytes(content.replace(b"1.0", b"9.9"))
+    with pytest.raises(ValueError, match="ettm1"):
+        bench.plan("paper", "cpu")
 
 
 def test_linear_rivals_choose_their_rate_and_seeds_are_averaged_first(bench, monkeypatch):

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from tokenizers import Tokenizer
 
+from workingpapers.contexts import seeded
 from workingpapers.language import (
     CausalLM,
     ContextTable,
@@ -43,7 +44,6 @@ from workingpapers.language import (
     response_log_probs,
     reward_scores,
     save_checkpoint,
-    seeded,
     small_config,
     token_log_probs,
     train,
@@ -284,7 +284,8 @@ def test_ngram_of_a_vocabulary_beyond_64_bits_is_that_of_the_formula():
     lm = NGramLM.fit(texts, size, order=5)
     context = texts[0][:6].tolist()
     expected = slow_ngram(texts, context, size, 5, 0.75, None)
-    np.testing.assert_allclose(lm.next_log_probs([context]).exp()[0], expected, atol=1e-6)
+    found = lm.next_log_probs([context]).exp()[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)  # float32 sums 131,072 numbers
 
 
 @given(st.integers(0, 100), st.integers(1, 4), st.floats(0.05, 1))

@@ -21,6 +21,7 @@ from workingpapers.language import (
     new_transformer,
     small_config,
 )
+from workingpapers.language.lookup import mix64
 from workingpapers.watermark_spoofing import (
     KGW,
     KTH,
@@ -28,7 +29,6 @@ from workingpapers.watermark_spoofing import (
     NGramCounts,
     TokenPRF,
     first_occurrences,
-    mix64,
     processor,
 )
 from workingpapers.watermark_spoofing.kth import alignment_scores, skip_places

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from workingpapers import data, project, readiness
+from workingpapers.sources import sources
 
 # The class of all errors in the use of a command; typer does not give it a name of its own.
 UsageProblem = typer.BadParameter.__mro__[2]
@@ -182,7 +183,6 @@ def reproduce(
     """Measure a paper's claims, and write down whether they hold."""
     from workingpapers import lab  # brings in pandas and scipy: too slow for `--help`
 
-    rooms = project.rooms(chapter)
     written = lab.reproduce(
         project.benchmark(chapter),
         chapter,
@@ -193,7 +193,7 @@ def reproduce(
         device=device.value,
         dry_run=dry_run,
         folder=project.root() / "benchmarks" / "results",
-        sources=[*sorted(rooms["package"].rglob("*.py")), rooms["benchmark"]],
+        sources=sources(chapter),
         command=_command(chapter, scale, device, seeds),
         progress=True,
     )

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from workingpapers import contexts
 from workingpapers.arguments import check_integer, check_positive, check_type
 from workingpapers.cfpt.windows import Batch, WindowDataset
 
@@ -37,15 +37,6 @@ class History:
     seconds: float
 
 
-@contextmanager
-def _seed(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Seed torch's own generators, which weights and dropout are drawn from, for a while."""
-    device = torch.device(device)
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(check_integer("seed", seed, low=0))
-        yield
-
-
 def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
     """Build a model from a seed; torch's global generator is as before afterwards.
 
@@ -65,7 +56,7 @@ def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
     ValueError
         If ``seed`` is not as described.
     """
-    with _seed(seed):
+    with contexts.seeded(seed):
         return build()
 
 
@@ -129,7 +120,7 @@ def fit(
         raise ValueError(f"fraction must be in (0, 1], got {fraction!r}")
     started = time.perf_counter()
     device, lr = train.values.device, check_positive("lr", lr)
-    with _seed(seed, device):
+    with contexts.seeded(seed, device):
         before = deepcopy(model.state_dict())
         try:
             losses, scores = _train(
@@ -250,15 +241,10 @@ def _forecasts(
     model: nn.Module, windows: WindowDataset, indices: Tensor, batch_size: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield forecasts and targets, batch by batch; the mode of each module is kept."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
+    with contexts.evaluating(model):
         for some in indices.split(check_integer("batch_size", batch_size)):
             batch = windows.batch(some)
             yield _forecast(model, batch), batch.y
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 @torch.no_grad()

@@ -20,6 +20,7 @@ from tqdm.auto import trange
 from transformers import PreTrainedModel
 
 from workingpapers.arguments import check_choice, check_integer, check_positive, check_type
+from workingpapers.contexts import evaluating
 from workingpapers.infalign.calibration import RewardCalibrator
 from workingpapers.infalign.losses import (
     best_of_n_sft_loss,
@@ -35,7 +36,6 @@ from workingpapers.infalign.rollouts import (
     Tokens,
     enumerate_log_probs,
     enumerate_responses,
-    evaluating,
     parts,
     same_tokens,
     sample_responses,

@@ -32,6 +32,7 @@ from transformers import (
 from transformers.utils import logging
 
 from workingpapers.arguments import check_choice, check_integer, check_positive, check_type
+from workingpapers.contexts import seeded
 from workingpapers.infalign.ctrl import Algorithm, train_ctrl
 from workingpapers.infalign.decoding import BestOfN, Procedure, Sampling, WorstOfN
 from workingpapers.infalign.experiments import METHODS, beta_for
@@ -46,7 +47,6 @@ from workingpapers.infalign.rollouts import (
     stream,
 )
 from workingpapers.language import new_transformer, small_config, train_tokenizer
-from workingpapers.language.transformer import seeded
 
 __all__ = [
     "Assistant",

@@ -13,9 +13,14 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from workingpapers.arguments import as_reals, check_integer, check_type
+from workingpapers.contexts import evaluating
 from workingpapers.infalign.calibration import Method, RewardCalibrator
-from workingpapers.language import TransformerLM, generate, response_log_probs, reward_scores
-from workingpapers.language.transformer import _evaluating as evaluating
+from workingpapers.language import (
+    TransformerLM,
+    generate,
+    response_log_probs,
+    reward_scores,
+)
 
 __all__ = [
     "Reward",

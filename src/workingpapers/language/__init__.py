@@ -18,7 +18,6 @@ from workingpapers.language.transformer import (
     new_transformer,
     response_log_probs,
     reward_scores,
-    seeded,
     small_config,
     token_log_probs,
 )
@@ -45,7 +44,6 @@ __all__ = [
     "response_log_probs",
     "reward_scores",
     "save_checkpoint",
-    "seeded",
     "small_config",
     "token_log_probs",
     "train",

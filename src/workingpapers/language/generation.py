@@ -150,12 +150,12 @@ def _uniforms(rng: np.random.Generator, rows: int, number: int) -> Tensor:
 
 def _choose(logits: Tensor, uniforms: Tensor | None) -> Tensor:
     """Next token of each row: the likeliest, or that at ``uniforms`` of the distribution."""
-    best = logits.max(-1)
-    if not best.values.isfinite().all():
+    best = logits.amax(-1, keepdim=True)
+    if not best.isfinite().all():
         raise ValueError("logits must hold a finite number in each row, and no NaN or +inf")
     if uniforms is None:
-        return best.indices
-    mass = torch.exp(logits - best.values[:, None]).cumsum(-1, dtype=torch.float64)
+        return logits.argmax(-1)
+    mass = (logits - best).exp_().cumsum(-1, dtype=torch.float64)
     total = mass[:, -1]
     aim = torch.minimum(uniforms * total, torch.nextafter(total, torch.zeros_like(total)))
     return torch.searchsorted(mass, aim[:, None], right=True)[:, 0]

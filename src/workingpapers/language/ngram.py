@@ -9,6 +9,7 @@ from torch import Tensor
 
 from workingpapers.arguments import as_array, as_reals, check_integer, check_positive
 from workingpapers.language.causal import CausalLM, Decoding
+from workingpapers.language.lookup import find, row_entries
 from workingpapers.language.tokens import Texts, Tokens, as_token_texts, as_tokens, keys_of
 
 __all__ = ["ContextTable", "NGramLM"]
@@ -90,10 +91,7 @@ class ContextTable:
 
     def rows(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
         """Row of each context, (N,) for (N,) keys; -1 for one that was not seen."""
-        if not len(self.contexts):
-            return np.full(len(keys), -1)
-        rows = np.minimum(np.searchsorted(self.contexts, keys), len(self.contexts) - 1)
-        return np.where(self.contexts[rows] == keys, rows, -1)
+        return find(self.contexts, keys)
 
     def interpolate(self, rows: NDArray[np.int64], lower: Probs) -> None:
         """Turn lower distributions (N, V) into those given contexts, in place.
@@ -105,14 +103,10 @@ class ContextTable:
         lower : (N, V) C-contiguous float array
         """
         seen = np.flatnonzero(rows >= 0)
-        rows = rows[seen]
-        begin = self.starts[rows]
-        lengths = self.starts[rows + 1] - begin
-        skipped = np.cumsum(lengths) - lengths
-        entries = np.arange(lengths.sum()) + np.repeat(begin - skipped, lengths)
-        places = np.repeat(seen * lower.shape[1], lengths) + self.tokens[entries]
+        entries, owners = row_entries(self.starts, rows[seen])
+        places = (seen * lower.shape[1])[owners] + self.tokens[entries]
         weights = np.ones(len(lower), dtype=np.float32)
-        weights[seen] = self.weights[rows]
+        weights[seen] = self.weights[rows[seen]]
         lower *= weights[:, None]
         lower.reshape(-1)[places] += self.shares[entries]  # no place twice
 

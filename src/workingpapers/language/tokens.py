@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
 from workingpapers.arguments import as_array, check_choice, check_integer, check_type
+from workingpapers.language.lookup import GOLDEN, mix64
 
 __all__ = ["as_token_texts", "blocks", "encode", "pad", "train_tokenizer", "window_keys"]
 
@@ -261,13 +262,5 @@ def keys_of(tokens: NDArray[np.integer], width: int, vocab_size: int) -> NDArray
     keys = np.zeros((*tokens.shape[:-1], number), dtype=np.uint64)
     for place in range(width):
         token = tokens[..., place : place + number]
-        keys = keys * np.uint64(vocab_size) + token if fits else _mix(keys ^ token)
+        keys = keys * np.uint64(vocab_size) + token if fits else mix64((keys ^ token) + GOLDEN)
     return keys.view(np.int64)
-
-
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Mix 64 bits (Vigna's SplitMix64): each bit of the result depends on all."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))

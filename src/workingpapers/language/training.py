@@ -24,8 +24,9 @@ from workingpapers.arguments import (
     check_positive,
     check_type,
 )
+from workingpapers.contexts import seeded
 from workingpapers.language.tokens import Texts
-from workingpapers.language.transformer import TransformerLM, new_transformer, seeded
+from workingpapers.language.transformer import TransformerLM, new_transformer
 
 __all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint", "train"]
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
     GPT2Config,
@@ -18,6 +18,7 @@ from transformers import (
 )
 
 from workingpapers.arguments import check_choice, check_integer, check_type
+from workingpapers.contexts import evaluating, seeded
 from workingpapers.language.causal import CausalLM, Decoding
 from workingpapers.language.tokens import Texts, as_token_texts, pad, rows_by_length
 
@@ -26,7 +27,6 @@ __all__ = [
     "new_transformer",
     "response_log_probs",
     "reward_scores",
-    "seeded",
     "small_config",
     "token_log_probs",
 ]
@@ -72,14 +72,14 @@ class TransformerLM(CausalLM):
     def position_log_probs(self, batch: Texts) -> Tensor:
         """Log-probabilities of the next token after each position, as in :class:`CausalLM`."""
         tokens = self.check_batch("batch", batch)
-        with _evaluating(self.model):
+        with evaluating(self.model):
             return _logits(self.model, tokens).log_softmax(-1)
 
     @torch.no_grad()
     def token_log_probs(self, batch: Texts) -> Tensor:
         """Log-probability of each token but the first, as in :class:`CausalLM`."""
         tokens = self.check_batch("batch", batch, min_length=2)
-        with _evaluating(self.model):
+        with evaluating(self.model):
             return token_log_probs(self.model, tokens)
 
 
@@ -105,7 +105,7 @@ class _CachedDecoding(Decoding):
     @torch.no_grad()
     def _read(self, tokens: Tensor) -> None:
         cache = _cache_name(self._model)
-        with _evaluating(self._model):
+        with evaluating(self._model):
             options = {cache: self._cache, "use_cache": True, "logits_to_keep": 1}
             output = _forward(self._model, tokens, self._mask, **options)
         self._cache = getattr(output, cache)
@@ -146,18 +146,6 @@ def _cache_name(model: PreTrainedModel) -> str | None:
 def _max_length(model: PreTrainedModel) -> int | None:
     """Return how many tokens a model can read, if there is a limit."""
     return getattr(model.config.get_text_config(), "max_position_embeddings", None)
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout for a while; each module is then as it was."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 def token_log_probs(
@@ -293,7 +281,7 @@ def reward_scores(
         raise ValueError(f"texts must have <= {limit} tokens, got {longest}")
     batch_size = check_integer("batch_size", batch_size)
     scores = np.empty(len(texts))
-    with _evaluating(model), _without_padding(model.config):
+    with evaluating(model), _without_padding(model.config):
         for rows in rows_by_length(texts, batch_size):
             tokens = torch.from_numpy(np.stack([texts[row] for row in rows])).to(model.device)
             output = model(input_ids=tokens, attention_mask=torch.ones_like(tokens))
@@ -413,31 +401,3 @@ def new_transformer(config: PretrainedConfig, seed: int) -> PreTrainedModel:
     check_type("config", config, PretrainedConfig)
     with seeded(seed):
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False).eval()
-
-
-@contextmanager
-def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Seed torch's own generators, which weights and dropout are drawn from, for a while.
-
-    Parameters
-    ----------
-    seed : int
-        At least 0.
-    device : torch.device or str, default "cpu"
-        Where, besides the CPU, random numbers are drawn.
-
-    Yields
-    ------
-    None
-        Afterwards the generators are as they were before.
-
-    Raises
-    ------
-    ValueError
-        If ``seed`` is not as described.
-    """
-    seed = check_integer("seed", seed, low=0)
-    device = torch.device(device)
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield

@@ -30,7 +30,7 @@ from workingpapers.watermark_spoofing.experiments import (
 )
 from workingpapers.watermark_spoofing.kth import KTH
 from workingpapers.watermark_spoofing.power import expected_z, power, tokens_needed
-from workingpapers.watermark_spoofing.prf import TokenPRF, mix64
+from workingpapers.watermark_spoofing.prf import TokenPRF
 from workingpapers.watermark_spoofing.procedure import (
     CalibrationReport,
     Examination,
@@ -114,7 +114,6 @@ __all__ = [
     "limits",
     "llama_world",
     "make_study",
-    "mix64",
     "ngram_world",
     "power",
     "processor",

@@ -15,38 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from workingpapers.arguments import as_array, check_choice, check_integer, check_nonnegative
+from workingpapers.language.lookup import GOLDEN, mix64
 
-__all__ = ["TokenPRF", "mix64"]
+__all__ = ["TokenPRF"]
 
 Seeding = Literal["ordered", "sum", "self"]
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio, odd
 ONE = np.uint64(1)
 CHUNK = 1 << 16  # hashes that are mixed at once: half a megabyte, which a processor's cache holds
-
-
-def mix64(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scramble 64-bit words, in place and invertibly, so that one changed bit changes half of all.
-
-    The finaliser of SplitMix64 (Steele, Lea and Flood 2014, with Stafford's thirteenth set of
-    constants). Arithmetic is modulo 2^64, hence the same on every platform.
-
-    Parameters
-    ----------
-    words : ndarray of uint64
-        Overwritten.
-
-    Returns
-    -------
-    ndarray of uint64
-        ``words`` itself.
-    """
-    words ^= words >> np.uint64(30)
-    words *= np.uint64(0xBF58476D1CE4E5B9)
-    words ^= words >> np.uint64(27)
-    words *= np.uint64(0x94D049BB133111EB)
-    words ^= words >> np.uint64(31)
-    return words
 
 
 def to_unit(bits: NDArray[np.uint64]) -> NDArray[np.float64]:

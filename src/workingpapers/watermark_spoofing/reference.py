@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from workingpapers.arguments import as_array, check_fields, check_integer, check_type
 from workingpapers.language import window_keys
+from workingpapers.language.lookup import find
 from workingpapers.watermark_spoofing.prf import as_tokens
 
 __all__ = ["NGramCounts"]
@@ -161,11 +162,3 @@ def _fields(stored: NpzFile) -> dict[str, object]:
     if names != set(stored):
         raise ValueError(f"it lacks {sorted(names - set(stored))} or has more")
     return {name: stored[name] if stored[name].ndim else stored[name].item() for name in names}
-
-
-def find(values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the place of each wanted value among ascending ones; -1 where it is not there."""
-    if not len(values):
-        return np.full(len(wanted), -1)
-    places = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
-    return np.where(values[places] == wanted, places, -1)

@@ -26,8 +26,8 @@ from workingpapers.arguments import (
     check_type,
 )
 from workingpapers.language import CausalLM, as_token_texts, window_keys
+from workingpapers.language.lookup import find, row_entries
 from workingpapers.watermark_spoofing.prf import as_tokens, check_probability
-from workingpapers.watermark_spoofing.reference import find
 
 __all__ = [
     "BoostTable",
@@ -135,11 +135,8 @@ class BoostTable:
         """Add the boosts of contexts (B,), times weights of shape () or (B,), to ``out`` (B, V)."""
         rows = self.rows(keys)
         seen = np.flatnonzero(rows >= 0)
-        begin = self.starts[rows[seen]]
-        lengths = self.starts[rows[seen] + 1] - begin
-        skipped = np.cumsum(lengths) - lengths
-        entries = np.arange(lengths.sum()) + np.repeat(begin - skipped, lengths)
-        texts = np.repeat(seen, lengths)
+        entries, owners = row_entries(self.starts, rows[seen])
+        texts = seen[owners]
         weights = np.broadcast_to(np.asarray(weights, dtype=np.float32), len(keys))
         out[texts, self.tokens[entries]] += weights[texts] * self.boosts[entries]
 
