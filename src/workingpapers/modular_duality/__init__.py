@@ -5,6 +5,23 @@ International Conference on Machine Learning (ICML), PMLR 267:3920-3930, 2025.
 https://proceedings.mlr.press/v267/bernstein25a.html
 """
 
+from workingpapers.modular_duality.atoms import Atom, Bias, Conv2D, Embed, Linear, Scale
+from workingpapers.modular_duality.bonds import (
+    GELU,
+    Abs,
+    ApplyScores,
+    AttentionQK,
+    AvgPool,
+    CausalMask,
+    Flatten,
+    MeanSubtract,
+    MergeHeads,
+    ReLU,
+    RMSDivide,
+    RoPE,
+    Softmax,
+    SplitHeads,
+)
 from workingpapers.modular_duality.compounds import (
     GPT,
     MLP,
@@ -16,52 +33,22 @@ from workingpapers.modular_duality.compounds import (
     from_torch,
     residual,
 )
-from workingpapers.modular_duality.experiments import (
-    METHODS,
-    Images,
-    Teacher,
-    best_log2_lr,
-    cost_ratios,
-    digits,
-    feature_change,
+from workingpapers.modular_duality.erasure import (
     letter,
-    read_cifar10,
     spectrally_normalized,
     stable_ranks,
-    sweep,
-    train_language_model,
     watermark_visibility,
     weight_erasure,
-    well_normedness,
 )
+from workingpapers.modular_duality.methods import METHODS
 from workingpapers.modular_duality.modules import (
-    GELU,
-    Abs,
     Add,
-    ApplyScores,
-    Atom,
-    AttentionQK,
-    AvgPool,
-    Bias,
     Bond,
-    CausalMask,
     Composition,
     Concatenation,
-    Conv2D,
-    Embed,
-    Flatten,
     Identity,
-    Linear,
-    MeanSubtract,
-    MergeHeads,
     Module,
     Mul,
-    ReLU,
-    RMSDivide,
-    RoPE,
-    Scale,
-    Softmax,
-    SplitHeads,
 )
 from workingpapers.modular_duality.norms import (
     conv2d_dual_norm,
@@ -75,6 +62,7 @@ from workingpapers.modular_duality.norms import (
     schatten_dualize,
     stable_rank,
 )
+from workingpapers.modular_duality.one_step import cost_ratios, feature_change, well_normedness
 from workingpapers.modular_duality.optimizer import DualizedSGD
 from workingpapers.modular_duality.orthogonalize import (
     SCHEMES,
@@ -86,6 +74,8 @@ from workingpapers.modular_duality.orthogonalize import (
     shampoo,
     singular_value_map,
 )
+from workingpapers.modular_duality.tasks import Images, Teacher, digits, read_cifar10
+from workingpapers.modular_duality.training import best_log2_lr, sweep, train_language_model
 
 __all__ = [
     "GELU",

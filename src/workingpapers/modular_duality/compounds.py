@@ -8,33 +8,25 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from workingpapers.arguments import check_integer, check_positive, check_type
-from workingpapers.modular_duality.modules import (
+from workingpapers.modular_duality.atoms import Atom, Bias, Conv2D, Embed, Linear, Scale
+from workingpapers.modular_duality.bonds import (
     GELU,
     GELU_SLOPE,
     Abs,
     ApplyScores,
-    Atom,
     AttentionQK,
     AvgPool,
-    Bias,
     CausalMask,
-    Concatenation,
-    Conv2D,
-    Embed,
     Flatten,
-    Identity,
-    Linear,
     MeanSubtract,
     MergeHeads,
-    Module,
     ReLU,
     RMSDivide,
     RoPE,
-    Scale,
     Softmax,
     SplitHeads,
-    check_length,
 )
+from workingpapers.modular_duality.modules import Concatenation, Identity, Module, check_length
 
 __all__ = [
     "GPT",
