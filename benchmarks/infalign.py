@@ -1,7 +1,9 @@
 """The claims about InfAlign, and how each of them is measured.
 
-The thresholds were set before the measurement. Comparisons on the small transformer are paired, and
-exact: the seeds are worlds, each with four prompts of its own, and all responses are listed.
+The thresholds were set before the measurement; the two claims about more steps and more calibration
+draws were added after a look at two worlds, to find out what held C1 back. Comparisons on the small
+transformer are paired, and exact: the seeds are worlds, each with four prompts of its own, and all
+responses are listed.
 
 For the scale "paper", put (or link) into the folder ``infalign`` of the data folder: ``policy`` and
 ``reward_model``, Hugging Face models with their tokenizers, and ``prompts.jsonl`` or
@@ -65,7 +67,9 @@ TRAINED = [
 SOLVED = [
     *((method, "closed form", 0.5) for method in infalign.METHODS),
     *((method, "closed form", 0.5) for method in ("optimal, best", "optimal, worst", "distilled")),
+    *((method, "closed form", 0.5) for method in ("base", "best of base")),
 ]
+LONGER = {"method": ["identity", "exp(+10)"], "steps": [300, 600], "num_samples": [100, 1000]}
 REHEARSED = [f"Human: What is {a} plus {b}?\n\nAssistant:" for a in range(3) for b in range(3)]
 REHEARSAL = {"num_train": 4, "num_test": 3, "num_samples": 6, "num_comparisons": 2}
 REHEARSAL |= {"num_tokens": 4, "rollouts_per_prompt": 3, "prompts_per_step": 2, "steps": 2}
@@ -90,12 +94,20 @@ def worlds(seed: int, method: str, algorithm: str, kl: float, device: str) -> di
     """Align the small transformer of a world; compare with identity CTRL's optimum at its KL."""
     study = infalign.study(seed, device)
     found = infalign.align(study, method, kl, algorithm)
-    identity = infalign.align(study, "identity", float(found.kl.mean()), "closed form")
+    kl = float(found.kl.mean())
+    identity = infalign.align(study, "identity", kl, "closed form") if kl else found
     row = {f"kl_{p}": found.kl[p] for p in PROMPTS}
     for name in RATES:
         row |= {f"{name}_{p}": getattr(found, name)[p] for p in PROMPTS}
         row |= {f"identity_{name}_{p}": getattr(identity, name)[p] for p in PROMPTS}
     return row
+
+
+def patience(seed: int, method: str, steps: int, num_samples: int, device: str) -> dict[str, float]:
+    """Train for 0.5 nats with more steps, and with rewards that are calibrated on more answers."""
+    study = infalign.study(seed, device, num_samples)
+    found = infalign.align(study, method, 0.5, "rloo", steps=steps)
+    return {f"{name}_{p}": getattr(found, name)[p] for name in ("kl", "best") for p in PROMPTS}
 
 
 def costs(seed: int) -> dict[str, float]:
@@ -137,6 +149,7 @@ def plan(scale: str, device: str) -> list[Experiment]:
         Experiment("scales", scales, product(kl=[0.5]), seeds=20),
         Experiment("hacking", hacking, product(bonus=[2.0, 5.0, 20.0]), seeds=20),
         Experiment("worlds", worlds, cases, seeds=3),
+        Experiment("patience", patience, product(**LONGER, **at), seeds=3),
         Experiment("costs", costs, [{}], seeds=5, timed=True),
     ]
 
@@ -275,6 +288,21 @@ def exp_over_curve(table: pd.DataFrame) -> Estimate:
     return _by_prompt(
         _cells(table, "best", "exp(+10)") - _cells(table, "identity_best", "exp(+10)")
     )
+
+
+def lead(steps: int, num_samples: int) -> Callable[..., Estimate]:
+    """Make the measure: what exp(10) is ahead with so many steps and calibration draws."""
+
+    def measure(table: pd.DataFrame) -> Estimate:
+        rows = table[(table["steps"] == steps) & (table["num_samples"] == num_samples)]
+        best = [
+            rows[rows["method"] == name].sort_values("seed")[[f"best_{p}" for p in PROMPTS]]
+            for name in ("exp(+10)", "identity")
+        ]
+        return _by_prompt(best[0].to_numpy() - best[1].to_numpy())
+
+    text = "Best-of-4 win rate of exp(10) minus identity"
+    return _described(measure, f"{text}: {steps} steps, K = {num_samples}.")
 
 
 def calibration_gain(table: pd.DataFrame) -> Estimate:
@@ -537,6 +565,22 @@ LAPTOP = [
         GAIN,
         "worlds",
         exp_over_curve,
+        at_least=0.02,
+    ),
+    Claim(
+        "C1, 600 steps",
+        "With twice the steps, exp(10) wins at least 0.02 more than the identity, best of 4.",
+        GAIN,
+        "patience",
+        lead(600, 100),
+        at_least=0.02,
+    ),
+    Claim(
+        "C1, K = 1000",
+        "So it does with twice the steps and ten times the calibration draws.",
+        GAIN,
+        "patience",
+        lead(600, 1000),
         at_least=0.02,
     ),
     Claim(

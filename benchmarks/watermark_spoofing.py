@@ -48,7 +48,7 @@ def red_green(seed: int, scheme: str) -> dict[str, float]:
     """Write and test all texts of a key, for a scheme that both attacks know."""
     world = ws.bible_world()
     study = ws.make_study(world, ws.SETUPS[scheme], seed)
-    return ws.rejections(study) | ws.score_means(study, world)
+    return ws.rejections(study, world=world) | ws.score_means(study, world)
 
 
 def gumbel(seed: int, scheme: str) -> dict[str, float]:

@@ -472,6 +472,13 @@ def test_the_spoofing_test_reports_what_the_package_finds(written):
     assert saved.stdout.splitlines()[1:] == rest and "tokenizer.json" in saved.stdout
 
 
+def test_the_key_of_the_spoofing_test_may_come_from_the_environment(written, monkeypatch):
+    expected = spoofing_test(written, "marked.txt", "--key", "7", "--vocab-size", "512")
+    monkeypatch.setenv("WORKINGPAPERS_KEY", "7")
+    found = spoofing_test(written, "marked.txt", "--vocab-size", "512")
+    assert found.exit_code == 0 and found.stdout == expected.stdout
+
+
 def test_the_spoofing_test_stops_where_there_is_no_watermark(written):
     for text, key in (("plain.txt", "7"), ("marked.txt", "8")):
         result = spoofing_test(written, text, "--key", key, "--vocab-size", "512")

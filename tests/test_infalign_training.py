@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import shutil
+import sys
 from copy import deepcopy
 from fractions import Fraction
 from functools import cache
@@ -23,6 +24,7 @@ from scipy.special import log_expit, logsumexp
 from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
 from workingpapers import infalign, lab, project
+from workingpapers.contexts import seeded
 from workingpapers.infalign import (
     BestOfN,
     Exponential,
@@ -59,7 +61,6 @@ from workingpapers.infalign import (
 )
 from workingpapers.infalign.rollouts import score, stream
 from workingpapers.language import new_transformer, response_log_probs, small_config
-from workingpapers.language.transformer import seeded
 
 torch.set_num_threads(1)
 
@@ -875,6 +876,18 @@ def test_closed_forms_have_the_divergence_that_is_asked_for(method, kl):
     assert (found.sampling > 0.5).all() or method == "raw"
 
 
+def test_controls_are_the_base_and_the_best_of_its_answers():
+    base = infalign.align(small_study(), "base", 0.5, "closed form")
+    for rate in (base.sampling, base.best, base.worst):
+        assert rate == pytest.approx(0.5)
+    assert (base.kl == 0).all()
+    best = infalign.align(small_study(), "best of base", 0.5, "closed form")
+    start, rewards = small_study().base, small_study().world.rewards
+    kept = BestOfN(4).distribution(start, rewards)
+    assert best.kl == pytest.approx((kept * np.log(kept / start)).sum(1))
+    assert best.sampling == pytest.approx((kept * calibrated_reward(rewards, start)).sum(1))
+
+
 @pytest.mark.parametrize("kind", ["best", "worst"])
 def test_the_coupled_optimum_is_at_least_as_good_as_any_method_at_its_divergence(kind):
     optimum = infalign.align(small_study(), f"optimal, {kind}", 0.4, "closed form")
@@ -916,10 +929,15 @@ def test_beta_for_asks_the_rewards_only_where_there_is_no_calibration():
 
 def test_a_study_is_made_once(monkeypatch):
     monkeypatch.setattr(experiments, "train_base", lambda *_, **__: base_model_of_four())
-    experiments._study.cache_clear()
+    for cached in (experiments._study, experiments._based):
+        cached.cache_clear()
     assert infalign.study(0) is infalign.study(0)
     assert infalign.study(0).base.shape == (4, 1024)
-    experiments._study.cache_clear()
+    more = infalign.study(0, num_samples=200)
+    assert more.model is infalign.study(0).model
+    assert more.calibrator.base_rewards.shape == (4, 200)
+    for cached in (experiments._study, experiments._based):
+        cached.cache_clear()
 
 
 @cache
@@ -1110,6 +1128,8 @@ def no_training(*_, **__):
         ("rollouts_per_prompt", {"rollouts_per_prompt": 1}),
         ("batch_size", {"batch_size": 0}),
         ("seed", {"seed": -1}),
+        ("lora_rank", {"lora_rank": 0}),
+        ("lora_rank", {"lora_rank": 2.5}),
         ("prompts must", {"prompts": "abc"}),
         (r"prompts\[1\]", {"prompts": ["a", 1]}),
         ("prompts must differ", {"prompts": ["hello there"] * 9}),
@@ -1121,6 +1141,43 @@ def test_bad_input_is_found_before_anything_is_sampled(rehearsal, monkeypatch, m
     options = {"assistant": rehearsal[1], "prompts": rehearsal[2], "method": "raw", "kl": 0.3}
     with pytest.raises((TypeError, ValueError), match=message):
         full_scale.align_language_model(**(options | SMALL | change))
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_adapters_change_nothing_at_first_and_are_all_that_is_trained(family):
+    base = new_transformer(small_config(family, 4, 1, 2, 8, max_length=8), 0)
+    policy = deepcopy(base)
+    full_scale._add_adapters(policy, 2, seed=0)
+    tokens = torch.tensor([[0, 3, 1]])
+    assert torch.equal(policy(tokens).logits, base(tokens).logits)
+    before = {name: weight.detach().clone() for name, weight in policy.named_parameters()}
+    prompts, calibrator = [np.array([0]), np.array([1])], RewardCalibrator().fit([[1.0, 2.0]] * 2)
+    train_ctrl(
+        policy, base, prompts, lambda _, answers: [float(a[0]) for a in answers], Identity(), 0.1,
+        calibrator, num_tokens=2, rollouts_per_prompt=8, steps=3, lr=1e-2, seed=0,
+    )  # fmt: skip
+    for name, weight in policy.named_parameters():
+        assert torch.equal(weight, before[name]) == ("lora_" not in name), name
+        assert weight.requires_grad == ("lora_" in name)
+
+
+def test_a_language_model_in_bfloat16_is_aligned_by_adapters(rehearsal):
+    folder, _, texts = rehearsal
+    folders = folder / "policy", folder / "reward_model"
+    assistant = full_scale.load_assistant(*folders, dtype="bfloat16")
+    options = SMALL | {"lora_rank": 2, "lr": 0.05, "steps": 8}
+    found = full_scale.align_language_model(assistant, texts, "identity", 0.5, **options)
+    assert all(math.isfinite(value) for value in found.values())
+    assert found["reached"] > 0
+    assert all(weight.requires_grad for weight in assistant.model.parameters())
+
+
+def test_adapters_without_their_library_are_a_clear_error(rehearsal, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install peft"):
+        full_scale.align_language_model(
+            rehearsal[1], rehearsal[2], "raw", 0.3, **(SMALL | {"lora_rank": 2})
+        )
 
 
 def test_a_judge_that_cannot_read_the_test_prompts_is_found_before_training(rehearsal, monkeypatch):
@@ -1362,6 +1419,7 @@ BAD = {
     "world, one scale": ("scales", lambda: infalign.markov_world(0, 3.0)),
     "hacking nobody": ("share", lambda: infalign.reward_hacking(0, 2.0, responses=2)),
     "study": ("seed", lambda: infalign.study([1])),
+    "K": ("num_samples", lambda: infalign.study(0, num_samples=0)),
     "align, steps": (
         "steps",
         lambda: infalign.align(small_study(), "raw", 0.5, "closed form", steps=-1),

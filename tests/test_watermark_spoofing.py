@@ -972,6 +972,24 @@ def test_rejections_count_the_tests(studies):
     assert len([key for key in found if key.startswith("genuine_bin_")]) == 4
 
 
+def test_the_test_with_the_model_adds_up_over_texts(world, studies):
+    study = studies["sum"]
+    models = [ws.TiltedLM(world.model, tilt) for tilt in study.subjects.tilts]
+    found = ws.rejections(study, (1, 3), bins=4, world=world)
+    for source, texts in study.sources.items():
+        z = ws.model_statistics(study, world, source, (1, 3))
+        assert [len(z[size]) for size in (1, 3)] == [len(texts), len(texts) // 3]
+        at = slice(3, 6)
+        once = ws.spoofing_test(
+            texts[at], study.scheme, study.reference, "model", model=models[at], prompt_lengths=3
+        )
+        assert z[3][1] == pytest.approx(once.statistic)
+        assert found[f"{source}_model_3_mean"] == pytest.approx(z[3].mean())
+    for bad, message in (("aar", "scheme of study"), ("sum", "source")):
+        with pytest.raises((TypeError, ValueError), match=message):
+            ws.model_statistics(studies[bad], world, "genuine" if bad == "aar" else "nobody")
+
+
 def test_a_spread_needs_two_tests(studies):
     with pytest.raises(ValueError, match="texts_per_test must leave at least 2 tests"):
         ws.rejections(studies["kth"], (30,))

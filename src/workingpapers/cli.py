@@ -240,7 +240,15 @@ def claims_table(claims: Sequence[dict[str, Any]]) -> str:
 )
 def spoofing_test(
     text: TextFile,
-    key: Annotated[int, typer.Option(min=0, help="The secret key of the watermark.")],
+    key: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="The secret key of the watermark; other users of a machine see what a command "
+            "line says, but not its environment.",
+            envvar="WORKINGPAPERS_KEY",
+        ),
+    ],
     reference: Annotated[
         Path, typer.Option(help="A text file of ordinary text.", exists=True, dir_okay=False)
     ],

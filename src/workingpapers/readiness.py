@@ -20,6 +20,7 @@ PURPOSES = {
     "book": "building the book",
     "course": "making and grading a course",
     "distributed": "runs on a Dask cluster",
+    "lora": "training a large model by adapters",
     "test": "running the tests",
 }
 

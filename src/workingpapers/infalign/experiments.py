@@ -454,7 +454,7 @@ class Study:
     base : ndarray, shape (P, M)
         What the model answers, exactly.
     calibrator : RewardCalibrator
-        Fitted to 100 answers of the model to each prompt.
+        Fitted to K answers of the model to each prompt.
     """
 
     world: MarkovWorld
@@ -463,7 +463,7 @@ class Study:
     calibrator: RewardCalibrator
 
 
-def study(seed: int, device: str = "cpu") -> Study:
+def study(seed: int, device: str = "cpu", num_samples: int = 100) -> Study:
     """Draw a world, train its base model, and calibrate; kept for the next call.
 
     Parameters
@@ -472,6 +472,8 @@ def study(seed: int, device: str = "cpu") -> Study:
         Of world, weights and calibration, at least 0.
     device : str, default "cpu"
         Where to train.
+    num_samples : int, default 100
+        Base answers to each prompt for the calibration, K.
 
     Returns
     -------
@@ -482,16 +484,23 @@ def study(seed: int, device: str = "cpu") -> Study:
     ValueError
         If an argument is not as described.
     """
-    return _study(check_integer("seed", seed, low=0), str(torch.device(device)))
+    seed, num_samples = check_integer("seed", seed, 0), check_integer("num_samples", num_samples)
+    return _study(seed, str(torch.device(device)), num_samples)
 
 
 @lru_cache(maxsize=8)
-def _study(seed: int, device: str) -> Study:
+def _study(seed: int, device: str, num_samples: int) -> Study:
+    world, model, base = _based(seed, device)
+    options = {"num_tokens": world.length, "seed": seed}
+    calibrator = calibrate(model, world.prompts, world.reward, num_samples, **options)
+    return Study(world, model, base, calibrator)
+
+
+@lru_cache(maxsize=4)
+def _based(seed: int, device: str) -> tuple[MarkovWorld, PreTrainedModel, NDArray[np.float64]]:
     world = markov_world(seed)
     model = train_base(world, seed, device=device)
-    base = response_distribution(model, world.prompts, world.length)
-    calibrator = calibrate(model, world.prompts, world.reward, num_tokens=world.length, seed=seed)
-    return Study(world, model, base, calibrator)
+    return world, model, response_distribution(model, world.prompts, world.length)
 
 
 def beta_for(
@@ -586,15 +595,16 @@ def align(
     method : str
         One of `METHODS`, by reinforcement learning; ``"dpo"``, ``"ipo"`` or ``"distilled"`` (best
         of 3), on the base's own answers; or, in closed form only, ``"optimal, best"`` and
-        ``"optimal, worst"``: the coupled optimum.
+        ``"optimal, worst"``: the coupled optimum, and the controls ``"base"``, which is not aligned
+        at all, and ``"best of base"``: the best of 4 of its answers, given as one.
     kl : float, default 0.5
         Divergence in nats that training aims at by its `beta_for`. Two do not aim: DPO has beta 4
         and ends where its steps end, and distillation ought to reach ``log 3 - 2/3 = 0.43``.
     algorithm : {"rloo", "ppo", "exact", "offline", "closed form"}
         The first three as for `train_ctrl`; ``"offline"`` for DPO, IPO and distillation. In closed
         form no network is trained: the policy is the exact solution, at a mean divergence of
-        exactly ``kl`` but for distillation (0.43) and the coupled optimum (that of the continuum's
-        beta). DPO has none.
+        exactly ``kl`` but for distillation (0.43), the coupled optimum (that of the continuum's
+        beta) and the controls (0, and ``log 4 - 3/4 = 0.64``). DPO has none.
     steps : int, default 300
         Of training.
     seed : int, default 0
@@ -637,15 +647,18 @@ def align(
 def _closed_form(study: Study, method: str, kl: float) -> NDArray[np.float64]:
     """Return the policy (P, M) that a method has its optimum at."""
     base, rewards = study.base, study.world.rewards
-    known = (*METHODS, "ipo", "distilled", *OPTIMA)
+    imitated = {"distilled": DISTILLED, "best of base": DRAWS}
+    known = (*METHODS, "ipo", "base", *imitated, *OPTIMA)
     check_choice("method", method, known)
     if method in OPTIMA:
         procedure = procedure_of(DRAWS, OPTIMA[method])
         beta = optimal_beta_for_kl(DRAWS, kl, OPTIMA[method])
         rows = zip(base, rewards, strict=True)
         return np.stack([solve_infalign(*row, procedure, beta).policy for row in rows])
-    if method == "distilled":
-        return distilled_policy(base, rewards, DISTILLED)
+    if method == "base":
+        return base
+    if method in imitated:
+        return distilled_policy(base, rewards, imitated[method])
     transform = METHODS["identity" if method == "ipo" else method]
     return _tilted(base, _target(transform, base, rewards), kl)
 

@@ -296,6 +296,7 @@ def align_language_model(
     prompts_per_step: int = 16,
     steps: int = 1000,
     lr: float = 1e-6,
+    lora_rank: int | None = None,
     batch_size: int = 64,
     seed: int,
     progress: bool = False,
@@ -325,6 +326,10 @@ def align_language_model(
         Greatest lengths of prompts and responses, in tokens; by default 256 and 128.
     rollouts_per_prompt, prompts_per_step, steps, lr, batch_size
         As for `train_ctrl`.
+    lora_rank : int, optional
+        Train low-rank adapters of this rank in all linear layers, in float32, instead of the
+        weights (LoRA; Hu et al., 2022), by the library ``peft``: the optimiser then keeps nothing
+        for the weights. It wants a larger learning rate, such as 1e-4.
     seed : int
         Of all that is drawn, at least 0.
     progress : bool, default False
@@ -339,6 +344,8 @@ def align_language_model(
 
     Raises
     ------
+    ModuleNotFoundError
+        If adapters are asked for, and ``peft`` is not installed.
     TypeError, ValueError
         If an argument is not as described, or the reward cannot judge a text: before training, one
         answer to each test prompt is judged.
@@ -350,6 +357,7 @@ def align_language_model(
     check_positive("lr", lr)
     ones = {"longest_prompt": longest_prompt, "num_tokens": num_tokens, "batch_size": batch_size}
     ones |= {"prompts_per_step": prompts_per_step, "steps": steps}
+    ones |= {} if lora_rank is None else {"lora_rank": lora_rank}
     twos = {"num_train": num_train, "num_test": num_test, "num_samples": num_samples}
     twos |= {"num_comparisons": num_comparisons, "rollouts_per_prompt": rollouts_per_prompt}
     for low, counts in enumerate(({"seed": seed}, ones, twos)):
@@ -364,6 +372,8 @@ def align_language_model(
         )
     train, test = encoded[:num_train], encoded[num_train : num_train + num_test]
     reference, policy = assistant.model, deepcopy(assistant.model)
+    if lora_rank is not None:
+        _add_adapters(policy, lora_rank, seed)
     answers = {"num_tokens": num_tokens, "stop": assistant.tokenizer.eos_token_id}
     answers |= {"batch_size": batch_size}
     tried = sample_responses(reference, test, rng=stream(seed, "trial"), **answers)
@@ -396,6 +406,21 @@ def align_language_model(
     for name, estimate in found.items():
         row |= {name: estimate.value, f"{name}_error": estimate.standard_error}
     return row
+
+
+def _add_adapters(model: PreTrainedModel, rank: int, seed: int) -> None:
+    """Freeze a model's weights, and add low-rank matrices to train, which change nothing yet."""
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"lora_rank needs peft (pip install peft): {error}") from error
+    settings = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
+    settings.fan_in_fan_out = model.config.model_type == "gpt2"  # which keeps weights transposed
+    with seeded(seed):
+        inject_adapter_in_model(settings, model)
+    for weight in model.parameters():
+        if weight.requires_grad:
+            weight.data = weight.data.float()
 
 
 def _check_prompts(prompts: list[str]) -> None:

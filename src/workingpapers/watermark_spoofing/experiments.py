@@ -34,7 +34,12 @@ from workingpapers.watermark_spoofing.spoofers import (
     StealingProcessor,
     StealingSpoofer,
 )
-from workingpapers.watermark_spoofing.spoofing_test import spearman_z, spoofing_test
+from workingpapers.watermark_spoofing.spoofing_test import (
+    martingale_z,
+    spearman_z,
+    spoofing_test,
+    surplus_green,
+)
 from workingpapers.watermark_spoofing.tilt import TiltedLM
 from workingpapers.watermark_spoofing.world import Subjects, World, write, write_anew
 
@@ -49,6 +54,7 @@ __all__ = [
     "finetuned",
     "limits",
     "make_study",
+    "model_statistics",
     "rejections",
     "score_means",
     "simulated_power",
@@ -340,8 +346,60 @@ def statistics(
     return np.array(found)
 
 
+def model_statistics(
+    study: Study, world: World, source: str, texts_per_test: Sequence[int] = (1,)
+) -> dict[int, NDArray[np.float64]]:
+    """Test the texts of a source with the model at hand, one by one or joined.
+
+    Parameters
+    ----------
+    study : Study
+        Of a red-green scheme.
+    world : World
+        That of the study.
+    source : str
+        "genuine", or an attack.
+    texts_per_test : sequence of int, default (1,)
+        Numbers of texts that are joined; what is left over is not used.
+
+    Returns
+    -------
+    dict of int to ndarray of float
+        Z_M of each test, by number of texts.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is not as described.
+    """
+    check_type("scheme of study", study.scheme, KGW)
+    texts = study.sources[check_choice("source", source, tuple(study.sources))]
+    sums = np.array(
+        [
+            surplus_green((text, study.prompt_length), study.scheme, lm, study.reference)
+            for text, lm in zip(texts, _models_on(world, study.subjects), strict=True)
+        ]
+    )
+    found = {}
+    for size in texts_per_test:
+        size = check_integer("texts_per_test", size, 1, len(texts))
+        joined = sums[: len(sums) // size * size].reshape(-1, size, 2).sum(1)
+        found[size] = np.array([martingale_z(*pair) for pair in joined])
+    return found
+
+
+def _models_on(world: World, subjects: Subjects) -> list[CausalLM]:
+    """Return M as it writes on each subject, without its watermark."""
+    if subjects.tilts is None:
+        return [world.model] * len(subjects)
+    return [TiltedLM(world.model, tilt) for tilt in subjects.tilts]
+
+
 def rejections(
-    study: Study, texts_per_test: Sequence[int] = (1, 3, 6), bins: int = 10
+    study: Study,
+    texts_per_test: Sequence[int] = (1, 3, 6),
+    bins: int = 10,
+    world: World | None = None,
 ) -> dict[str, float]:
     """Count how often each test rejects texts of each source, and describe these texts.
 
@@ -352,6 +410,8 @@ def rejections(
         Numbers of texts that are joined; at least 2 tests of each.
     bins : int, default 10
         Groups of rising context frequency.
+    world : World, optional
+        That of the study, whose scheme is red and green: the test with the model is run as well.
 
     Returns
     -------
@@ -369,16 +429,22 @@ def rejections(
         If an argument is not as described.
     """
     found: dict[str, float] = {}
+    most = len(study.genuine) // 2
+    for size in texts_per_test:
+        if check_integer("texts_per_test", size) > most:
+            raise ValueError(
+                f"texts_per_test must leave at least 2 tests of {len(study.genuine)} texts, "
+                f"got {size}"
+            )
     for source, texts in study.sources.items():
-        for mode in ("standard", "reprompting"):
-            for size in texts_per_test:
-                z = statistics(study, source, mode, size)
-                if len(z) < 2:
-                    raise ValueError(
-                        f"texts_per_test must leave at least 2 tests of {len(texts)} texts, "
-                        f"got {size}"
-                    )
+        for size in texts_per_test:
+            for mode in ("standard", "reprompting"):
                 name = f"{source}_{mode}_{size}"
+                z = statistics(study, source, mode, size)
+                found |= _summary(name, z) | _histogram(name, z)
+        if world is not None:
+            for size, z in model_statistics(study, world, source, texts_per_test).items():
+                name = f"{source}_model_{size}"
                 found |= _summary(name, z) | _histogram(name, z)
         picture = _picture(study.scheme, study.reference, texts, study.prompt_length, bins)
         found |= {f"{source}_{key}": value for key, value in picture.items()}
@@ -479,14 +545,11 @@ def exact_statistics(
         rng,
         lambda: [processor(scheme, world.prompt_length)],
     )
-    found = []
-    for i, text in enumerate(texts):
-        lm = world.model if subjects.tilts is None else TiltedLM(world.model, subjects.tilts[i])
-        result = spoofing_test(
-            [text], scheme, counts, "model", model=lm, prompt_lengths=world.prompt_length
-        )
-        found.append(result.statistic)
-    return np.array(found)
+    sums = [
+        surplus_green((text, world.prompt_length), scheme, lm, counts)
+        for text, lm in zip(texts, _models_on(world, subjects), strict=True)
+    ]
+    return np.array([martingale_z(*pair) for pair in sums])
 
 
 def limits(world: World, setup: Setup, seed: int, num_texts: int = 240) -> dict[str, float]:

@@ -265,7 +265,11 @@ def spoofing_test(
             others.append(_correlate(sample.colors, sample.frequencies, transform))
         statistic = found.against(others, one_length=len(lengths) == 1)
     else:
-        statistic = _martingale_z(everything, _green_chances(pairs, scheme, models), counts, score)
+        parts = [
+            surplus_green(pair, scheme, lm, counts, score)
+            for pair, lm in zip(pairs, models, strict=True)
+        ]
+        statistic = martingale_z(*np.sum(parts, axis=0))
     return SpoofingTestResult(
         statistic=statistic,
         pvalue=float(norm.sf(statistic)),
@@ -438,27 +442,50 @@ def _models(
     return models
 
 
-def _green_chances(
-    pairs: ScoredTexts, scheme: KGW, models: Sequence[CausalLM]
-) -> NDArray[np.float64]:
-    """Return p_t, the watermarked model's probability of green, at the scored positions."""
-    chances = []
-    for (text, length), lm in zip(pairs, models, strict=True):
-        positions = scheme.positions(text, length)
-        kept = with_context(scheme, positions)
-        log_probs = lm.position_log_probs(text[None, :-1])[0, positions[kept] - 1].cpu().numpy()
-        chances.append(scheme.green_probability(scheme.contexts(text, length)[kept], log_probs))
-    return np.concatenate(chances)
+def surplus_green(
+    pair: tuple[NDArray[np.int64], int],
+    scheme: KGW,
+    lm: CausalLM,
+    counts: NGramCounts,
+    score: str = "context",
+) -> tuple[float, float]:
+    """Return the two sums that Z_M of one text is made of; those of several texts add up.
 
+    Parameters
+    ----------
+    pair : tuple of (T,) int64 array and int
+        A checked text, and the length of its prompt.
+    scheme : KGW
+    lm : CausalLM
+        The model without its watermark.
+    counts : NGramCounts
+        Of the reference.
+    score : str, default "context"
+        As for :func:`spoofing_test`.
 
-def _martingale_z(
-    evidence: Evidence, chances: NDArray[np.float64], counts: NGramCounts, score: str
-) -> float:
-    """Return Z_M: surplus green over what the model expects, weighted by log frequency."""
+    Returns
+    -------
+    surplus : float
+        ``sum a_t (X_t - p_t)``: green tokens beyond what the model expects, weighted by centred
+        log frequency.
+    variance : float
+        ``sum a_t^2 p_t (1 - p_t)``.
+    """
+    text, length = pair
+    evidence = read([pair], scheme, counts, score)
+    positions = scheme.positions(text, length)
+    kept = with_context(scheme, positions)
+    log_probs = lm.position_log_probs(text[None, :-1])[0, positions[kept] - 1].cpu().numpy()
+    chances = scheme.green_probability(scheme.contexts(text, length)[kept], log_probs)
     seen = np.minimum(counts.counts, 1) if score == "known_data" else counts.counts
     weights = np.log1p(evidence.frequencies)
     weights -= np.average(np.log1p(seen), weights=counts.counts)
-    variance = weights**2 @ (chances * (1 - chances))
+    surplus = weights @ (evidence.colors - chances)
+    return float(surplus), float(weights**2 @ (chances * (1 - chances)))
+
+
+def martingale_z(surplus: float, variance: float) -> float:
+    """Return Z_M from the sums of :func:`surplus_green`; raise where nothing was left to chance."""
     if variance == 0:
         raise ValueError("model must leave the colour of some token open, it settles all")
-    return float(weights @ (evidence.colors - chances) / math.sqrt(variance))
+    return float(surplus / math.sqrt(variance))
