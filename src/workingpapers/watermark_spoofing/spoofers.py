@@ -546,7 +546,8 @@ class StealingProcessor(LogitsProcessor):
 
     def _estimate(self, tokens: Tensor, boosts: Tensor, scores: Tensor) -> Tensor:
         """Return the estimated z of each text, (B,), with the token that is about to come."""
-        if not torch.equal(tokens[:, :-1], self._tokens):  # a new generation
+        moved = tokens.device != self._tokens.device  # which torch.equal does not forgive
+        if moved or not torch.equal(tokens[:, :-1], self._tokens):  # a new generation
             self._green, self._steps = scores.new_zeros(len(scores)), 0
         chances = (self.gamma + (1 - self.gamma) * boosts).clamp(max=1)
         self._green = self._green + (chances * scores.softmax(-1)).sum(-1)
