@@ -687,6 +687,16 @@ def test_without_context_one_list_is_learned():
     np.testing.assert_allclose(stolen.boosts(np.zeros((1, 0), dtype=int)), [[1, 0]])
 
 
+@pytest.mark.parametrize("h", [1, 2, 3])
+def test_a_thief_who_saw_every_pair_once_has_learned_nothing(h):
+    spoofer = ws.StealingSpoofer(h, 300, w_empty=0)
+    stolen = spoofer.fit([list(range(40))], [list(range(100, 140))])
+    contexts = [[5, 6, 7][:h], [200] * h]
+    assert (stolen.boosts(contexts) == 0).all()
+    if h > 1:  # a single token has no rival to be stronger than
+        assert stolen.strong(contexts).tolist() == [-1, -1]
+
+
 def test_slow_learning_leaves_out_what_the_thief_expects():
     attacker = Memoryless(np.log([0.6, 0.3, 0.1]))
     marked = [[2, 0, 0, 0, 1, 1, 0, 1, 1]] * 3

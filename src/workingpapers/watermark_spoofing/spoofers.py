@@ -384,7 +384,8 @@ def _likeness(
     shared = pairs.boosts * singles.at(member_rows[rows], pairs.tokens)
     products = np.bincount(rows, weights=shared, minlength=len(pairs.contexts))
     lengths = np.where(member_rows >= 0, singles.lengths()[member_rows], 0)
-    return np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    # Products of no entries at all are integers.
+    return np.divide(products, lengths, out=np.zeros(len(products)), where=lengths > 0)
 
 
 @dataclass(frozen=True, eq=False)
