@@ -16,6 +16,7 @@ from transformers import AutoModelForSequenceClassification
 from workingpapers import cfpt, infalign
 from workingpapers import modular_duality as md
 from workingpapers import watermark_spoofing as ws
+from workingpapers.contexts import seeded
 from workingpapers.infalign import experiments, full_scale
 from workingpapers.language import (
     NGramLM,
@@ -28,7 +29,6 @@ from workingpapers.language import (
     response_log_probs,
     reward_scores,
     save_checkpoint,
-    seeded,
     small_config,
     train,
     train_tokenizer,
@@ -763,7 +763,8 @@ def test_monte_carlo_win_rates_on_a_device():
 def test_a_study_and_its_alignment_on_a_device(monkeypatch):
     monkeypatch.setattr(experiments, "markov_world", lambda seed: TASK)
     monkeypatch.setattr(experiments, "train_base", partial(infalign.train_base, steps=4))
-    experiments._study.cache_clear()
+    for cached in (experiments._study, experiments._based):
+        cached.cache_clear()
 
     def run(device):
         study = infalign.study(0, device)
@@ -775,7 +776,8 @@ def test_a_study_and_its_alignment_on_a_device(monkeypatch):
         return study.base, study.calibrator.base_rewards, [vars(one) for one in found]
 
     assert_same_on_both(run, rtol=1e-3, atol=1e-4)
-    experiments._study.cache_clear()
+    for cached in (experiments._study, experiments._based):
+        cached.cache_clear()
 
 
 def test_an_assistant_is_loaded_and_aligned_on_a_device(tmp_path, monkeypatch):
